@@ -1,0 +1,294 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a run told about its hosts becomes a table that fits the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table as table
+
+OK_DRIVER = {"state": "ok", "version": "580.159.04", "reason": None}
+
+
+def instance(index: int) -> dict[str, Any]:
+    return {"uuid": f"MIG-{index}", "profile": "1g.5gb", "index": index, "memory_bytes": 5100273664}
+
+
+def gpu(index: int | None = 0, **changes: object) -> dict[str, Any]:
+    return {
+        "index": index,
+        "uuid": f"GPU-{index}",
+        "pci_bus_id": f"00000000:0{index}:00.0",
+        "pci_device_id": "10de:2330",
+        "name": "NVIDIA H100 80GB HBM3",
+        "memory_bytes": 85520809984,
+        "mig": {"enabled": False, "pending": False, "instances": []},
+        "healthy": True,
+        "problems": [],
+        **changes,
+    }
+
+
+def facts(*gpus: dict[str, Any], **changes: object) -> dict[str, Any]:
+    return {"driver": OK_DRIVER, "gpus": list(gpus), "problems": [], "simulated": False, **changes}
+
+
+def verdict(uuid: str, word: str, **changes: object) -> dict[str, Any]:
+    return {"uuid": uuid, "verdict": word, "failure": None, "reason": None, **changes}
+
+
+def verification(*gpus: dict[str, Any], failure: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"verification": {"verified": False, "failure": failure, "gpus": list(gpus)}}
+
+
+def fleet_of(**hosts: dict[str, Any]) -> table.Fleet:
+    fleet = table.Fleet()
+    for name, gpu_facts in hosts.items():
+        fleet.add_result(name, {"ansible_facts": {"gpu": gpu_facts}})
+    return fleet
+
+
+def cells(fleet: table.Fleet) -> list[dict[str, str]]:
+    return [dict(zip(table.HEADERS, row.cells)) for row in table.rows(fleet)]
+
+
+def text(lines: list[table.Line]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("word", "changes", "shown"),
+    [
+        ("passed", {}, "yes"),
+        ("failed", {"failure": {"kind": "gpu_lost", "message": "It is gone."}}, "no: gpu_lost"),
+        ("failed", {}, "no"),
+        ("skipped", {"reason": "MIG mode without instances."}, "skipped"),
+        ("simulated", {}, "simulated"),
+    ],
+)
+def test_verdict_is_shown(word: str, changes: dict[str, Any], shown: str) -> None:
+    fleet = fleet_of(a=facts(gpu()))
+    fleet.add_result("a", verification(verdict("GPU-0", word, **changes)))
+    assert cells(fleet)[0]["VERIFIED"] == shown
+
+
+def test_gpu_without_a_verdict_is_not_verified() -> None:
+    fleet = fleet_of(a=facts(gpu(0), gpu(1)))
+    fleet.add_result("a", verification(verdict("GPU-1", "passed")))
+    assert [row["VERIFIED"] for row in cells(fleet)] == ["-", "yes"]
+    assert table.summary(fleet) == "1 host, 2 GPUs: 1 not verified, 1 verified."
+
+
+def test_simulated_gpu_is_never_verified() -> None:
+    fleet = fleet_of(a=facts(gpu(mig={"enabled": True, "instances": [instance(0)]}), simulated=True))
+    fleet.add_result("a", verification(verdict("GPU-0", "passed"), verdict("MIG-0", "passed")))
+    assert [row["VERIFIED"] for row in cells(fleet)] == ["simulated", "simulated"]
+    assert table.summary(fleet) == "1 host, 1 GPU: 1 simulated."
+
+
+def test_later_verification_replaces_an_earlier_one_and_keeps_other_gpus() -> None:
+    fleet = fleet_of(a=facts(gpu(0), gpu(1)))
+    fleet.add_result(
+        "a",
+        verification(
+            verdict("GPU-0", "failed"), verdict("GPU-1", "passed"), failure={"kind": "timeout", "message": "x"}
+        ),
+    )
+    fleet.add_result("a", verification(verdict("GPU-0", "passed")))
+    assert [row["VERIFIED"] for row in cells(fleet)] == ["yes", "yes"]
+    assert table.sentences(fleet) == []
+
+
+def test_failure_of_the_whole_verification_counts_for_every_gpu() -> None:
+    fleet = fleet_of(a=facts(gpu(0), gpu(1)))
+    fleet.add_result("a", verification(failure={"kind": "interpreter_broken", "message": "Python does not start."}))
+    assert [row["VERIFIED"] for row in cells(fleet)] == ["no: interpreter_broken"] * 2
+    assert text(table.sentences(fleet)) == "a: not verified: Python does not start."
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "parent"),
+    [
+        ("passed", "passed", "yes"),
+        ("passed", "failed", "no"),
+        ("passed", "skipped", "skipped"),
+        ("passed", None, "-"),
+        (None, "failed", "no"),
+        (None, None, "-"),
+    ],
+)
+def test_gpu_in_mig_mode_sums_up_its_instances(first: str | None, second: str | None, parent: str) -> None:
+    fleet = fleet_of(a=facts(gpu(1, mig={"enabled": True, "pending": True, "instances": [instance(0), instance(1)]})))
+    fleet.add_result("a", verification(*(verdict(f"MIG-{i}", w) for i, w in enumerate([first, second]) if w)))
+    rows = cells(fleet)
+    assert [(row["GPU"], row["NAME"], row["MEMORY"]) for row in rows] == [
+        ("1", "NVIDIA H100 80GB HBM3", "79.6 GiB"),
+        ("1.0", "MIG 1g.5gb", "4.8 GiB"),
+        ("1.1", "MIG 1g.5gb", "4.8 GiB"),
+    ]
+    assert rows[0]["VERIFIED"] == parent
+
+
+@pytest.mark.parametrize(
+    ("driver", "shown"),
+    [
+        ({"state": "ok", "version": "535.309.01"}, "535.309.01"),
+        ({"state": "ok", "version": None}, "-"),
+        ({"state": "absent"}, "none"),
+        ({"state": "not_loaded", "version": "535.309.01"}, "not loaded"),
+        ({"state": "mismatch"}, "mismatch"),
+        ({"state": "unusable"}, "unusable"),
+    ],
+)
+def test_driver(driver: dict[str, Any], shown: str) -> None:
+    row = cells(fleet_of(a=facts(gpu(), driver=driver)))[0]
+    assert row["DRIVER"] == shown
+    assert row["HEALTH"] == ("ok" if driver["state"] == "ok" else "unknown")
+
+
+@pytest.mark.parametrize(
+    ("mig", "shown"),
+    [
+        (None, "-"),
+        ({"enabled": None, "pending": None}, "-"),
+        ({"enabled": False, "pending": False}, "off"),
+        ({"enabled": True, "pending": True}, "on"),
+        ({"enabled": True, "pending": False}, "on, off pending"),
+        ({"enabled": False, "pending": True}, "off, on pending"),
+    ],
+)
+def test_mig_mode(mig: dict[str, Any] | None, shown: str) -> None:
+    assert table.mig_mode(mig) == shown
+
+
+def test_problems_give_health_colour_and_one_sentence_each() -> None:
+    problems = [
+        {"code": "ecc_uncorrected", "severity": "error", "message": "3 uncorrectable errors."},
+        {"code": "power_slowdown", "severity": "warning", "message": "Slowed down."},
+    ]
+    fleet = fleet_of(
+        a=facts(
+            gpu(0, healthy=False, problems=problems),
+            gpu(1, problems=problems[1:]),
+            gpu(2),
+            gpu(None, name=None, memory_bytes=None, mig=None, healthy=None),
+        ),
+        b=facts(
+            gpu(),
+            driver={"state": "mismatch", "reason": "Reboot it."},
+            problems=[{"code": "mismatch", "severity": "error", "message": "Reboot it."}],
+        ),
+    )
+    assert [(row.cells[6], row.level) for row in table.rows(fleet)] == [
+        ("ecc_uncorrected, power_slowdown", "error"),
+        ("power_slowdown", "warning"),
+        ("ok", "plain"),
+        ("unknown", "plain"),
+        ("unknown", "error"),
+    ]
+    assert table.sentences(fleet) == [
+        table.Line("a GPU 0 (00000000:00:00.0): 3 uncorrectable errors.", "error"),
+        table.Line("a GPU 0 (00000000:00:00.0): Slowed down.", "warning"),
+        table.Line("a GPU 1 (00000000:01:00.0): Slowed down.", "warning"),
+        table.Line("b: Reboot it.", "error"),
+    ]
+
+
+def test_gpu_seen_on_pci_only_shows_what_is_known() -> None:
+    bare = gpu(None, uuid=None, pci_bus_id="0009:01:00.0", name=None, memory_bytes=None, mig=None, healthy=None)
+    row = cells(fleet_of(a=facts(bare, driver={"state": "absent"})))[0]
+    assert row == dict(zip(table.HEADERS, ("a", "-", "10de:2330", "-", "none", "-", "unknown", "-")))
+
+
+def test_hosts_without_gpu_unreachable_and_failed_ones_are_shown() -> None:
+    fleet = fleet_of(
+        lost=facts(gpu(0), gpu(1)), none=facts(driver={"state": "absent", "reason": "No driver."}), part=facts(gpu())
+    )
+    fleet.host("lost").unreachable = "Connection timed out"
+    fleet.host("part").failed = 'task "Check": too old'
+    fleet.host("down").unreachable = "No route"
+    fleet.host("broken").failed = 'task "Gather": no Python'
+    assert [(row["HOST"], row["NAME"], row["DRIVER"], row["HEALTH"]) for row in cells(fleet)] == [
+        ("broken", "-", "-", "failed"),
+        ("down", "-", "-", "unreachable"),
+        ("lost", "2 GPUs before it was lost", "580.159.04", "unreachable"),
+        ("none", "no GPU", "none", "-"),
+        ("part", "NVIDIA H100 80GB HBM3", "580.159.04", "ok"),
+    ]
+    assert text(table.sentences(fleet)).splitlines() == [
+        'broken failed: task "Gather": no Python',
+        "down is unreachable: No route",
+        "lost is unreachable: Connection timed out",
+        'part failed: task "Check": too old',
+    ]
+    assert table.summary(fleet) == "5 hosts (2 unreachable, 2 failed), 3 GPUs: 3 not verified."
+
+
+def test_hosts_are_in_natural_order() -> None:
+    fleet = fleet_of(gpu10=facts(), gpu2=facts(), gpu1=facts())
+    assert [host.name for host in fleet] == ["gpu1", "gpu2", "gpu10"]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {},
+        {"ansible_facts": {"gpu": "mine"}},
+        {"ansible_facts": {"gpu": {"gpus": []}}},
+        {"ansible_facts": ["gpu"]},
+        {"verification": True},
+        {"verification": {"verified": True}},
+    ],
+)
+def test_what_only_looks_alike_is_left_alone(result: dict[str, Any]) -> None:
+    fleet = table.Fleet()
+    fleet.add_result("a", result)
+    assert not fleet.known
+
+
+def test_remote_text_does_not_drive_the_terminal() -> None:
+    fleet = fleet_of(a=facts(gpu(name="NVIDIA\x1b[31m H100\nnew")))
+    fleet.host("a").failed = "line\r\none\x1b]0;title\x07"
+    assert not any(ord(char) < 32 for line in table.render(fleet, 200) for char in line.text)
+
+
+@pytest.mark.parametrize("width", [200, 120, 100, 92, 80, 79, 76, 72, 60, 45, 30])
+def test_every_line_fits_the_width_and_no_cell_is_lost(width: int) -> None:
+    fleet = fleet_of(
+        gpu1=facts(
+            gpu(0, problems=[{"code": "row_remap_pending", "severity": "warning", "message": "Reset " * 20}]),
+            gpu(1, mig={"enabled": True, "pending": True, "instances": [instance(0)]}),
+        )
+    )
+    fleet.add_result("gpu1", verification(verdict("GPU-0", "failed", failure={"kind": "driver_too_old"})))
+    fleet.host("gpu2").unreachable = "no route"
+    lines = table.render(fleet, width)
+    assert max(len(line.text) for line in lines) <= width
+    flat = "".join(text(lines).split())
+    for word in ("gpu1", "gpu2", "H100", "79.6GiB", "580.159.04", "MIG1g.5gb", "4.8GiB", "unreachable"):
+        assert word in flat
+
+
+def test_wide_terminal_keeps_the_vendor_and_80_columns_drop_it() -> None:
+    fleet = fleet_of(**{"a-long-host-name": facts(gpu())})
+    assert "NVIDIA H100 80GB HBM3" in table.render(fleet, 100)[1].text
+    line = table.render(fleet, 80)[1].text
+    assert "H100 80GB HBM3" in line
+    assert "NVIDIA" not in line
+
+
+def test_a_host_is_named_once() -> None:
+    lines = table.render(fleet_of(node=facts(gpu(0), gpu(1))), 100)
+    assert [line.text.startswith("node") for line in lines[1:3]] == [True, False]
+
+
+def test_wide_characters_are_padded_by_their_width() -> None:
+    fleet = fleet_of(機=facts(gpu()), ab=facts(gpu()))
+    lines = table.render(fleet, 100, lambda words: sum(2 if ord(char) > 0x2E80 else 1 for char in words))
+    columns = {line.text.replace("機", "xx").index("NVIDIA") for line in lines[1:3]}
+    assert len(columns) == 1
