@@ -215,6 +215,11 @@ def slurm_type(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
+def slurm_mig_type(name: str, gpu_slices: int, memory_mib: int) -> str:
+    """SLURM's GRES type of a MIG instance: it counts the slices and rounds the memory itself, so 7g.40gb is 7g.39gb."""
+    return f"{slurm_type(name)}_{gpu_slices}g.{(memory_mib + 512) // 1024}gb"
+
+
 def cpu_list(words: t.Sequence[int]) -> str | None:
     """A mask of CPUs in 64-bit words as a list of ranges: ``[15, 1]`` is ``0-3,64``. None for an empty mask."""
     cpus = [64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1]
@@ -409,7 +414,7 @@ def _mig(
         match = re.search(r"\bMIG (\S+)$", instance.get("name", ""))
         profile = match.group(1) if match else None
         gi, ci = instance.get("gpu_instance_id"), instance.get("compute_instance_id")
-        memory = instance.get("attributes", {}).get("memory_mib")
+        attributes = instance.get("attributes")
         access = [f"gpu{minor}/gi{gi}/access", f"gpu{minor}/gi{gi}/ci{ci}/access"]
         nodes = [] if minor is None else [f"/dev/nvidia{minor}"]
         nodes += [f"/dev/nvidia-caps/nvidia-cap{capabilities[name]}" for name in access if name in capabilities]
@@ -420,8 +425,8 @@ def _mig(
                 profile=profile,
                 gpu_instance_id=gi,
                 compute_instance_id=ci,
-                memory_bytes=None if memory is None else memory << 20,
-                slurm_type=f"{slurm_type(gpu_name)}_{profile.split('+')[0]}" if gpu_name and profile else None,
+                memory_bytes=None if attributes is None else attributes["memory_mib"] << 20,
+                slurm_type=slurm_mig_type(gpu_name, **attributes) if gpu_name and attributes else None,
                 device_nodes=nodes,
             )
         )

@@ -441,7 +441,7 @@ def _total(memory: t.Any) -> int:
 
 
 def _attributes(attributes: t.Any) -> dict[str, int]:
-    return {"memory_mib": int(attributes.memorySizeMB)}
+    return {"memory_mib": int(attributes.memorySizeMB), "gpu_slices": int(attributes.gpuInstanceSliceCount)}
 
 
 def _field_value(values: t.Any) -> int:

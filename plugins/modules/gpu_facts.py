@@ -268,7 +268,9 @@ ansible_facts:
                       type: int
                       sample: 5100273664
                     slurm_type:
-                      description: SLURM's GRES type of the instance; null if the profile is.
+                      description:
+                        - SLURM's GRES type of the instance as its NVML plugin forms it; null if it could not be read.
+                        - SLURM rounds the memory itself, so that the type can differ from the profile, as V(7g.39gb) for V(7g.40gb).
                       returned: always
                       type: str
                       sample: nvidia_a100-sxm4-40gb_1g.5gb
