@@ -13,17 +13,23 @@ author:
 version_added: 0.1.0
 short_description: The CuPy wheel for a driver and GPUs
 description:
-  - Returns the name of the CuPy distribution that works with the CUDA version of a driver and with every GPU of a list.
-  - It is V(cupy-cuda13x) if the driver supports CUDA 13 and every GPU has compute capability 7.5 or later, else V(cupy-cuda12x).
+  - Returns the name of the CuPy distribution that works with the CUDA version of a driver and with every GPU of a
+    list.
+  - It is V(cupy-cuda13x) if the driver supports CUDA 13 and every GPU has compute capability 7.5 or later, else
+    V(cupy-cuda12x).
   - GPUs whose compute capability is unknown, such as those given to virtual machines, don't count.
 positional: gpus
 options:
   _input:
-    description: Newest CUDA version that the driver supports, as RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.driver.cuda_version).
+    description:
+      - Newest CUDA version that the driver supports, as
+        RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.driver.cuda_version).
     type: str
     required: true
   gpus:
-    description: GPUs, as RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.gpus) has them. Of each, C(compute_capability) is used.
+    description:
+      - GPUs, as RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.gpus) has them. Of each, C(compute_capability) is
+        used.
     type: list
     elements: dict
     required: true
@@ -46,6 +52,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.cudahub.gpu.plugins.module_utils._version import parse_version
 
+CUDA_12, CUDA_13 = 12, 13
 OLDEST_FOR_CUDA_13 = (7, 5)
 
 
@@ -58,15 +65,18 @@ def cupy_package(cuda_version: str, gpus: t.Sequence[t.Mapping[str, t.Any]]) -> 
         if gpu.get("compute_capability") is not None
     ]
     if not capabilities:
-        raise AnsibleFilterError("cupy_package: the list has no GPU whose compute capability is known, so no wheel can be chosen")
-    if cuda[0] < 12:
         raise AnsibleFilterError(
-            f"cupy_package: the driver supports CUDA {cuda_version}, and CuPy needs CUDA 12 or later: update the driver to branch 535 or later"
+            "cupy_package: the list has no GPU whose compute capability is known, so no wheel can be chosen"
         )
-    return "cupy-cuda13x" if cuda[0] >= 13 and min(capabilities) >= OLDEST_FOR_CUDA_13 else "cupy-cuda12x"
+    if cuda[0] < CUDA_12:
+        raise AnsibleFilterError(
+            f"cupy_package: the driver supports CUDA {cuda_version}, and CuPy needs CUDA 12 or later: "
+            "update the driver to branch 535 or later"
+        )
+    return "cupy-cuda13x" if cuda[0] >= CUDA_13 and min(capabilities) >= OLDEST_FOR_CUDA_13 else "cupy-cuda12x"
 
 
-def _version(text: t.Any, what: str) -> tuple[int, ...]:
+def _version(text: object, what: str) -> tuple[int, ...]:
     try:
         return parse_version(str(text))
     except ValueError as error:

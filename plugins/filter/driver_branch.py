@@ -14,13 +14,15 @@ author:
 version_added: 0.1.0
 short_description: The newest driver branch that supports all GPUs of a host
 description:
-  - Returns the newest production or long-term branch of NVIDIA's data centre driver that supports every GPU of the list, and
-    the flavour of kernel module that they need.
-  - Maxwell, Pascal and Volta are supported up to branch 580, by the proprietary kernel module only. For Turing and later it is
-    the open one. Blackwell and later have no proprietary one, so that they can't share a host with a GPU older than Turing.
+  - Returns the newest production or long-term branch of NVIDIA's data centre driver that supports every GPU of the
+    list, and the flavour of kernel module that they need.
+  - Maxwell, Pascal and Volta are supported up to branch 580, by the proprietary kernel module only. For Turing and
+    later it is the open one. Blackwell and later have no proprietary one, so that they can't share a host with a GPU
+    older than Turing.
 options:
   _input:
-    description: GPUs, as RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.gpus) has them. Of each, C(architecture) is used.
+    description:
+      - GPUs, as RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.gpus) has them. Of each, C(architecture) is used.
     type: list
     elements: dict
     required: true
@@ -57,8 +59,19 @@ _value:
 from ansible.errors import AnsibleFilterError
 
 GENERATIONS = (
-    "Tesla", "Fermi", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Rubin",
-)  # fmt: skip
+    "Tesla",
+    "Fermi",
+    "Kepler",
+    "Maxwell",
+    "Pascal",
+    "Volta",
+    "Turing",
+    "Ampere",
+    "Ada Lovelace",
+    "Hopper",
+    "Blackwell",
+    "Rubin",
+)
 """Architectures from old to new, named as nvidia-smi names them."""
 
 FIRST_WITH_OPEN_MODULE = "Turing"
@@ -85,7 +98,7 @@ BRANCHES = (
 
 def driver_branch(gpus: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
     """Branch and kernel module for all of the GPUs. Raises AnsibleFilterError when there is none."""
-    if isinstance(gpus, (str, t.Mapping)) or not isinstance(gpus, t.Sequence) or not gpus:
+    if not isinstance(gpus, (list, tuple)) or not gpus:
         raise AnsibleFilterError("driver_branch: there is no GPU in the list, so no driver branch can be chosen")
     oldest = min(gpus, key=_generation)
     newest = max(gpus, key=_generation)

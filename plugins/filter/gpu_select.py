@@ -13,8 +13,8 @@ author:
 version_added: 0.1.0
 short_description: Choose GPUs by a JMESPath expression
 description:
-  - Applies a JMESPath expression to a list of GPUs, as RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.gpus) has them,
-    and returns those it selects, unchanged.
+  - Applies a JMESPath expression to a list of GPUs, as RV(cudahub.gpu.gpu_facts#module:ansible_facts.gpu.gpus) has
+    them, and returns those it selects, unchanged.
   - Fails on an expression that is not valid, or that gives something else than GPUs of the list.
 requirements:
   - Python package C(jmespath) on the controller
@@ -29,7 +29,7 @@ options:
     description:
       - The JMESPath expression. Numbers are written between backquotes, texts between single quotes.
       - Comparing a null value with V(<) or V(>) is never true.
-      - V(!a.b) means V(!(a.b)) here. Plain JMESPath reads it as V((!a\).b), which is always null.
+      - V(!a.b) means V(!(a.b\)) here. Plain JMESPath reads it as V((!a\).b), which is always null.
     type: str
     required: true
 """
@@ -37,8 +37,9 @@ options:
 EXAMPLES = r"""
 - name: Choose big GPUs that are not in MIG mode
   ansible.builtin.debug:
-    msg: "{{ gpus | cudahub.gpu.gpu_select('[?memory_bytes > `40000000000` && !mig.enabled]') | map(attribute='name') }}"
+    msg: "{{ gpus | cudahub.gpu.gpu_select(wanted) | map(attribute='name') }}"
   vars:
+    wanted: "[?memory_bytes > `40000000000` && !mig.enabled]"
     gpus:
       - {name: NVIDIA H200, memory_bytes: 150754820096, mig: {enabled: false}}
       - {name: Tesla T4, memory_bytes: 16106127360, mig: {enabled: null}}
@@ -62,21 +63,26 @@ except ImportError:
 else:
     HAS_JMESPATH = True
 
+Value = t.Any
+"""A value or a syntax tree, as JSON has it."""
 
-def _plain(value: t.Any) -> t.Any:
+
+def _plain(value: Value) -> Value:
     """The value in Python's own types: JMESPath goes by type names, and Ansible's texts and lists have others."""
     if isinstance(value, t.Mapping):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    for kind in (str, bool, int, float):
+    if isinstance(value, str):
+        return "".join(value)
+    for kind in (bool, int, float):
         if isinstance(value, kind):
-            return "".join(value) if kind is str else kind(value)
+            return kind(value)
     return value
 
 
-def _negation_last(node: t.Any) -> t.Any:
-    """The syntax tree with ``!mig.enabled`` read as ``!(mig.enabled)``, not as ``(!mig).enabled``, which is always null."""
+def _negation_last(node: Value) -> Value:
+    """The syntax tree with ``!mig.enabled`` read as ``!(mig.enabled)``: ``(!mig).enabled`` would always be null."""
     if not isinstance(node, dict):
         return node
     children = [_negation_last(child) for child in node.get("children", [])]
@@ -89,8 +95,10 @@ def _negation_last(node: t.Any) -> t.Any:
 def gpu_select(gpus: t.Sequence[t.Mapping[str, t.Any]], expression: str) -> list[t.Mapping[str, t.Any]]:
     """The GPUs that the expression selects. Raises AnsibleFilterError with a sentence that names it."""
     if not isinstance(expression, str):
-        raise AnsibleFilterError(f"gpu_select: the expression {expression!r} is a {type(expression).__name__}, not a text")
-    if isinstance(gpus, str) or not isinstance(gpus, t.Sequence):
+        raise AnsibleFilterError(
+            f"gpu_select: the expression {expression!r} is a {type(expression).__name__}, not a text"
+        )
+    if not isinstance(gpus, (list, tuple)):
         raise AnsibleFilterError(
             f"gpu_select: the input is a {type(gpus).__name__}, not a list of GPUs: give ansible_facts['gpu']['gpus']"
         )

@@ -13,7 +13,8 @@ author:
 version_added: 0.1.0
 short_description: SLURM's GRES type of a GPU
 description:
-  - Returns the type that SLURM's automatic detection gives a GPU, its product name in lower case with V(_) for each space.
+  - Returns the type that SLURM's automatic detection gives a GPU, its product name in lower case with V(_) for each
+    space.
 options:
   _input:
     description: Product name, as the driver gives it.

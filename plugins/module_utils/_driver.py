@@ -11,10 +11,13 @@ import struct
 import subprocess
 import typing as t
 from dataclasses import dataclass
+from pathlib import Path
 
 from . import _nvml
-from ._pci import Files
 from ._version import branch, cuda_version, newest, same_version
+
+if t.TYPE_CHECKING:
+    from ._pci import Files
 
 State = t.Literal["ok", "absent", "not_loaded", "mismatch", "unusable"]
 KernelModule = t.Literal["open", "proprietary"]
@@ -109,7 +112,7 @@ def _module_path(files: Files, release: str) -> str | None:
 def _version_in_elf(path: str) -> str | None:
     """The version in section .modinfo of an uncompressed module: some kB are read of its tens of MB."""
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             header = file.read(64)
             if header[:5] != b"\x7fELF\x02":
                 return None
@@ -196,21 +199,26 @@ def _state(
         )
     if files.loaded_version is None or code == _nvml.DRIVER_NOT_LOADED:
         return _not_loaded(files, library, release)
+    return "unusable", _unusable(files.loaded_version, report, user)
+
+
+def _unusable(loaded_version: str, report: _nvml.Report, user: str) -> str:
+    code = report.init_error
     if code == _nvml.NO_PERMISSION:
-        return "unusable", (
+        return (
             f"User {user} may not use the driver: NVML error 4 (no permission); run the task with become: true, "
             "or look at the owner and mode of /dev/nvidiactl and /dev/nvidia0"
         )
     if code == _nvml.LIBRARY_NOT_FOUND:
-        return "unusable", (
-            f"The kernel module {files.loaded_version} is loaded, but libnvidia-ml.so.1 can't be loaded: install the "
+        return (
+            f"The kernel module {loaded_version} is loaded, but libnvidia-ml.so.1 can't be loaded: install the "
             "driver's libraries in the same version (package nvidia-utils, libnvidia-ml1 or nvidia-driver-cuda-libs)"
         )
     if code is not None:
-        return "unusable", f"NVML did not start: error {_nvml.describe(code)}; look at the kernel log for NVRM messages"
+        return f"NVML did not start: error {_nvml.describe(code)}; look at the kernel log for NVRM messages"
     if report.missing_binding is not None:
-        return "unusable", report.missing_binding
-    return "unusable", "NVML started, but did not count its GPUs; look at the kernel log for NVRM messages"
+        return report.missing_binding
+    return "NVML started, but did not count its GPUs; look at the kernel log for NVRM messages"
 
 
 def _not_loaded(files: Installed, library: str | None, release: str) -> tuple[State, str]:
@@ -227,6 +235,6 @@ def _not_loaded(files: Installed, library: str | None, release: str) -> tuple[St
     if library is not None:
         return "not_loaded", (
             f"The libraries of driver {library} are installed, but there is no kernel module nvidia for the running "
-            f"kernel {release}: install that kernel's headers and rebuild the module, or boot the kernel it was built for"
+            f"kernel {release}: install its headers and rebuild the module, or boot the kernel it was built for"
         )
     return "absent", "No NVIDIA driver is installed: there is no kernel module, and no library libnvidia-ml.so.1"

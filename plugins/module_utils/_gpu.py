@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import pwd
 import re
 import typing as t
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +19,7 @@ from ._pci import Files, HostFiles
 from ._version import same_version
 
 Severity = t.Literal["error", "warning"]
+PeerType = t.Literal["gpu", "npu", "switch", "unknown"]
 
 MARKER = "/etc/gpu-simulator/marker.json"
 PROC_GPUS = "/proc/driver/nvidia/gpus"
@@ -146,7 +149,7 @@ class Ecc:
 class NvlinkPeer:
     """What some links of a GPU lead to."""
 
-    type: t.Literal["gpu", "npu", "switch", "unknown"]
+    type: PeerType
     pci_bus_id: str | None
     links: int
 
@@ -253,8 +256,6 @@ def gather(venvs: t.Sequence[str], timeout: float, host: Files | None = None) ->
 
 def read_marker(files: Files) -> Marker | None:
     """The simulator's marker; None on a real host."""
-    import json
-
     text = files.read(MARKER)
     if text is None:
         return None
@@ -265,8 +266,6 @@ def read_marker(files: Files) -> Marker | None:
 
 
 def _user() -> str:
-    import pwd
-
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -278,6 +277,7 @@ def assemble(
     pci_gpus: t.Sequence[_pci.PciGpu],
     driver: _driver.Driver,
     report: _nvml.Report,
+    *,
     simulated: bool,
     real: Files | None = None,
 ) -> GpuFacts:
@@ -292,7 +292,7 @@ def assemble(
         gpus=gpus,
         count=len(gpus),
         visible_count=sum(1 for reading in report.devices if reading["error"] is None and not _lost(reading)),
-        problems=_host_problems(driver, bool(gpus)),
+        problems=_host_problems(driver, gpus),
         simulated=simulated,
     )
 
@@ -462,11 +462,11 @@ def _nvlink(links: t.Sequence[t.Mapping[str, t.Any]] | None) -> Nvlink | None:
         version=next((NVLINK_VERSIONS.get(link["version"]) for link in active if link.get("version")), None),
         links=len(links),
         active_links=len(active),
-        peers=[NvlinkPeer(t.cast(t.Any, kind), bus_id, count) for (kind, bus_id), count in peers.items()],
+        peers=[NvlinkPeer(t.cast("PeerType", kind), bus_id, count) for (kind, bus_id), count in peers.items()],
     )
 
 
-def _host_problems(driver: _driver.Driver, gpus: bool) -> list[Problem]:
+def _host_problems(driver: _driver.Driver, gpus: t.Sequence[Gpu]) -> list[Problem]:
     problems = []
     if gpus and driver.state != "ok" and driver.reason is not None:
         problems.append(Problem(f"driver_{driver.state}", "error", driver.reason))
@@ -507,7 +507,7 @@ def _problems(
             yield Problem(
                 "device_node_missing",
                 "warning",
-                f"{where} has no device node {node}: run nvidia-modprobe -c {gpu.minor}, or pass the node into this container",
+                f"{where} has no device node {node}: run nvidia-modprobe -c {gpu.minor}, or give it to this container",
             )
 
 

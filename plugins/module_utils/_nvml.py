@@ -11,7 +11,6 @@ whatever becomes of the child.
 
 from __future__ import annotations
 
-import glob
 import importlib
 import importlib.util
 import json
@@ -21,7 +20,19 @@ import signal
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
-from types import ModuleType
+from pathlib import Path
+
+if t.TYPE_CHECKING:
+    from types import ModuleType
+
+Handle = t.Any
+"""A GPU or MIG instance in the terms of the binding."""
+
+Answer = t.Any
+"""What a function of the binding returns."""
+
+Value = t.Any
+"""Data that JSON can carry."""
 
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
@@ -85,7 +96,7 @@ class NvmlError(Exception):
 class Nvml(t.Protocol):
     """The library, as far as the facts need it."""
 
-    def call(self, function: str, *args: t.Any) -> t.Any:
+    def call(self, function: str, *args: Handle) -> Answer:
         """Call a function of the binding. Raises NvmlError."""
 
     def has_symbol(self, name: str) -> bool:
@@ -98,7 +109,7 @@ class Pynvml:
     def __init__(self, module: ModuleType) -> None:
         self._module = module
 
-    def call(self, function: str, *args: t.Any) -> t.Any:
+    def call(self, function: str, *args: Handle) -> Answer:
         implementation = getattr(self._module, function, None)
         if implementation is None:
             raise NvmlError(FUNCTION_NOT_FOUND)
@@ -197,7 +208,7 @@ def _import_installed() -> ModuleType | None:
 
 def _from_venv(venv: str) -> t.Callable[[], ModuleType | None]:
     def load() -> ModuleType | None:
-        for path in sorted(glob.glob(f"{glob.escape(venv)}/lib*/python3*/site-packages/{MODULE}.py")):
+        for path in sorted(Path(venv).glob(f"lib*/python3*/site-packages/{MODULE}.py")):
             spec = importlib.util.spec_from_file_location(MODULE, path)
             if spec is None or spec.loader is None:
                 continue
@@ -256,7 +267,7 @@ class Child:
                 return bytes(received), True
             received += chunk
 
-    def _reap(self, kill: bool) -> int | None:
+    def _reap(self, *, kill: bool) -> int | None:
         """Wait for the child. One that hangs in the kernel can't be waited for: init takes it over."""
         if kill:
             os.kill(self._pid, signal.SIGKILL)
@@ -286,7 +297,7 @@ def _child(load: t.Callable[[], Nvml], write_end: int) -> t.NoReturn:
         read(load(), send)
     except ImportError as error:
         send({"missing_binding": str(error)})
-    except BaseException as error:  # whatever it is, the parent tells it
+    except Exception as error:  # noqa: BLE001 - the parent tells it
         send({"failure": f"Reading NVML failed: {type(error).__name__}: {error}"})
         status = 1
     os._exit(status)
@@ -363,7 +374,7 @@ def read_device(nvml: Nvml, index: int) -> DeviceReading:
     return {"index": index, "error": None, "values": values, "errors": errors, "instances": instances}
 
 
-def _read_links(nvml: Nvml, handle: t.Any, errors: dict[str, int]) -> list[dict[str, t.Any]]:
+def _read_links(nvml: Nvml, handle: Handle, errors: dict[str, int]) -> list[dict[str, t.Any]]:
     links: list[dict[str, t.Any]] = []
     for link in range(MAX_LINKS):
         state = _call(nvml, Read("state", "nvmlDeviceGetNvLinkState", (link,)), (handle,), errors)
@@ -385,7 +396,7 @@ def _read_links(nvml: Nvml, handle: t.Any, errors: dict[str, int]) -> list[dict[
     return links
 
 
-def _read_instances(nvml: Nvml, handle: t.Any, errors: dict[str, int]) -> list[InstanceReading]:
+def _read_instances(nvml: Nvml, handle: Handle, errors: dict[str, int]) -> list[InstanceReading]:
     count = _call(nvml, Read("count", "nvmlDeviceGetMaxMigDeviceCount"), (handle,), errors) or 0
     instances: list[InstanceReading] = []
     for index in range(count):
@@ -405,7 +416,7 @@ def _read_values(
     return {name: value for name, value in values.items() if value is not None}, errors
 
 
-def _call(nvml: Nvml, read: Read, handles: tuple[t.Any, ...], errors: dict[str, int]) -> t.Any:
+def _call(nvml: Nvml, read: Read, handles: tuple[t.Any, ...], errors: dict[str, int]) -> Value:
     """The value of one call, None when it failed; the failure is noted unless it means "not supported"."""
     code = NOT_SUPPORTED
     for function in (read.function, *read.older):
@@ -420,37 +431,37 @@ def _call(nvml: Nvml, read: Read, handles: tuple[t.Any, ...], errors: dict[str, 
     return None
 
 
-def _plain(value: t.Any) -> t.Any:
+def _plain(value: Answer) -> Value:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _list(value: t.Any) -> list[t.Any]:
+def _list(value: Answer) -> list[t.Any]:
     return list(value)
 
 
-def _bus_id(pci: t.Any) -> str:
+def _bus_id(pci: Answer) -> str:
     return str(_plain(pci.busId)).upper()
 
 
-def _pci(pci: t.Any) -> dict[str, t.Any]:
+def _pci(pci: Answer) -> dict[str, t.Any]:
     return {"bus_id": _bus_id(pci), "device_id": int(pci.pciDeviceId)}
 
 
-def _total(memory: t.Any) -> int:
+def _total(memory: Answer) -> int:
     return int(memory.total)
 
 
-def _attributes(attributes: t.Any) -> dict[str, int]:
+def _attributes(attributes: Answer) -> dict[str, int]:
     return {"memory_mib": int(attributes.memorySizeMB), "gpu_slices": int(attributes.gpuInstanceSliceCount)}
 
 
-def _field_value(values: t.Any) -> int:
+def _field_value(values: Answer) -> int:
     if values[0].nvmlReturn != 0:
         raise NvmlError(NOT_SUPPORTED)
     return int(values[0].value.uiVal)
 
 
-def _without_cuda(version: t.Any) -> str:
+def _without_cuda(version: Answer) -> str:
     return str(_plain(version)).split(".", 1)[1]
 
 

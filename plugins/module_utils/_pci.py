@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
-import os
 import typing as t
 from dataclasses import dataclass
+from pathlib import Path
+
+from ._pci_ids import GPUS
 
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
@@ -58,25 +60,24 @@ class HostFiles:
 
     def read(self, path: str) -> str | None:
         try:
-            with open(self._root + path, encoding="utf-8", errors="replace") as file:
-                return file.read().strip()
+            return Path(self.path(path)).read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return None
 
     def names(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self._root + path))
+            return sorted(entry.name for entry in Path(self.path(path)).iterdir())
         except OSError:
             return []
 
     def target(self, path: str) -> str | None:
         try:
-            return os.readlink(self._root + path)
+            return str(Path(self.path(path)).readlink())
         except OSError:
             return None
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(self._root + path)
+        return Path(self.path(path)).exists() or Path(self.path(path)).is_symlink()
 
     def path(self, path: str) -> str:
         return self._root + path
@@ -131,7 +132,7 @@ def scan(files: Files) -> tuple[PciGpu, ...]:
                 device_id=device_id,
                 numa_node=_numa_node(files.read(f"{path}/numa_node")),
                 cpus=files.read(f"{path}/local_cpulist") or None,
-                kernel_driver=os.path.basename(driver) if driver else None,
+                kernel_driver=Path(driver).name if driver else None,
             )
         )
     return tuple(sorted(found, key=lambda gpu: gpu.bus_id))
@@ -139,8 +140,6 @@ def scan(files: Files) -> tuple[PciGpu, ...]:
 
 def model(device_id: int, files: Files) -> Model | None:
     """Chip, name and architecture of a device id: from the shipped table, else from the host's own pci.ids."""
-    from ._pci_ids import GPUS
-
     entry = _table_entry(GPUS, device_id) or _host_entry(files, device_id)
     if entry is None:
         return None
@@ -149,7 +148,7 @@ def model(device_id: int, files: Files) -> Model | None:
 
 
 def parse_pci_ids_name(name: str) -> str | None:
-    """``GH100 [H100 SXM5 80GB]`` of a pci.ids file as ``GH100 H100 SXM5 80GB``; None when it names no known GPU chip."""
+    """``GH100 [H100 SXM5 80GB]`` of a pci.ids file as ``GH100 H100 SXM5 80GB``; None when that is no known GPU chip."""
     chip = name.split(" ", 1)[0].rstrip("/,")
     if chip[:2] not in ARCHITECTURES or not chip[2:3].isdigit():
         return None

@@ -12,23 +12,24 @@ version_added: 0.1.0
 author:
   - cudahub.gpu contributors (@cudahub)
 description:
-  - Returns the fact C(gpu), C(ansible_facts['gpu']), which describes every NVIDIA GPU of the host and the state of the driver.
-  - GPUs are found on the PCI bus, whether a driver is there or not. What is loaded is read from C(/proc/driver/nvidia)
-    and C(/sys/module/nvidia), all else from the NVIDIA management library (NVML).
-  - A missing, broken or hanging driver never makes the module fail. It is a state in the result, with a sentence that says
-    what is wrong and what to do, and everything that could still be read is there.
+  - Returns the fact C(gpu), C(ansible_facts['gpu']), which describes every NVIDIA GPU of the host and the state of
+    the driver.
+  - GPUs are found on the PCI bus, whether a driver is there or not. What is loaded is read from
+    C(/proc/driver/nvidia) and C(/sys/module/nvidia), all else from the NVIDIA management library (NVML).
+  - A missing, broken or hanging driver never makes the module fail. It is a state in the result, with a sentence that
+    says what is wrong and what to do, and everything that could still be read is there.
   - NVML is read in a process of its own, which is killed after O(timeout).
   - The module changes nothing.
 requirements:
   - Python 3.9 or later on the target
-  - The Python module C(pynvml) of the distribution C(nvidia-ml-py), 11.525 or later, for all that NVML tells. Without it the
-    module gives what PCI and the kernel driver tell, and says so in RV(ansible_facts.gpu.driver.reason).
-    The role P(cudahub.gpu.gpu_facts#role) installs it. The distribution C(pynvml) is a deprecated wrapper of it.
+  - The Python module C(pynvml) of the distribution C(nvidia-ml-py), 11.525 or later, for all that NVML tells. Without
+    it the module gives what PCI and the kernel driver tell, and says so in RV(ansible_facts.gpu.driver.reason). The
+    role P(cudahub.gpu.gpu_facts#role) installs it. The distribution C(pynvml) is a deprecated wrapper of it.
 options:
   nvml_venvs:
     description:
-      - Virtual environments on the target in which the Python module C(pynvml) is looked for, in this order, when the Python
-        interpreter that runs the module does not have it.
+      - Virtual environments on the target in which the Python module C(pynvml) is looked for, in this order, when the
+        Python interpreter that runs the module does not have it.
       - They may be made with another Python version than the one that runs the module.
     type: list
     elements: path
@@ -37,7 +38,8 @@ options:
       - /opt/cudahub/verify
   timeout:
     description:
-      - Seconds after which NVML's process is killed and RV(ansible_facts.gpu.driver.state) is V(unusable). What NVML said until then is kept.
+      - Seconds after which NVML's process is killed and RV(ansible_facts.gpu.driver.state) is V(unusable). What NVML
+        said until then is kept.
     type: float
     default: 30
   fact_path:
@@ -64,8 +66,9 @@ attributes:
     support: full
     platforms: Linux
 notes:
-  - To gather the fact with all others at the start of every play, set C(ANSIBLE_FACTS_MODULES=ansible.builtin.setup,cudahub.gpu.gpu_facts),
-    or C(facts_modules) in C(ansible.cfg). Connection errors aside, it never fails.
+  - To gather the fact with all others at the start of every play, set
+    C(ANSIBLE_FACTS_MODULES=ansible.builtin.setup,cudahub.gpu.gpu_facts), or C(facts_modules) in C(ansible.cfg).
+    Connection errors aside, it never fails.
   - Run it with C(become) where only root may use the GPUs.
 seealso:
   - module: cudahub.gpu.cuda_verify
@@ -78,7 +81,9 @@ EXAMPLES = r"""
 
 - name: Show what is wrong with them
   ansible.builtin.debug:
-    msg: "{{ (ansible_facts['gpu']['problems'] + ansible_facts['gpu']['gpus'] | map(attribute='problems') | flatten) | map(attribute='message') }}"
+    msg: "{{ (gpu['problems'] + gpu['gpus'] | map(attribute='problems') | flatten) | map(attribute='message') }}"
+  vars:
+    gpu: "{{ ansible_facts['gpu'] }}"
 
 - name: Refuse a host whose driver does not work
   ansible.builtin.assert:
@@ -99,7 +104,8 @@ ansible_facts:
   type: dict
   contains:
     gpu:
-      description: The NVIDIA GPUs and the driver of the host. A value that is unsupported or unknown is null, never 0.
+      description:
+        - The NVIDIA GPUs and the driver of the host. A value that is unsupported or unknown is null, never 0.
       returned: always
       type: dict
       contains:
@@ -112,14 +118,18 @@ ansible_facts:
               description:
                 - V(ok) if NVML answers.
                 - V(absent) if there is neither a kernel module nor a library.
-                - V(not_loaded) if the driver is installed, but its kernel module is not loaded or its device nodes are missing.
-                - V(mismatch) if the loaded kernel module and the library differ in version, as after an upgrade without a reboot.
+                - V(not_loaded) if the driver is installed, but its kernel module is not loaded or its device nodes
+                  are missing.
+                - V(mismatch) if the loaded kernel module and the library differ in version, as after an upgrade
+                  without a reboot.
                 - V(unusable) if the kernel module is loaded and NVML does not answer, see RV(ignore:reason).
               returned: always
               type: str
               sample: ok
             version:
-              description: Version that NVML reports, else of the loaded module, else of the installed module, else of the library; null if V(absent).
+              description:
+                - Version that NVML reports, else of the loaded module, else of the installed module, else of the
+                  library; null if V(absent).
               returned: always
               type: str
               sample: 580.159.04
@@ -159,7 +169,9 @@ ansible_facts:
               description: A sentence that says why the state is not V(ok) and what to do; null if it is V(ok).
               returned: always
               type: str
-              sample: "The loaded kernel module is 580.95.05, the library is 580.159.04: reboot, or unload and load the nvidia modules"
+              sample: >-
+                The loaded kernel module is 580.95.05, the library is 580.159.04: reboot, or unload and load the nvidia
+                modules
         gpus:
           description: The GPUs, by PCI address, those included that only the PCI bus or only NVML shows.
           returned: always
@@ -167,7 +179,8 @@ ansible_facts:
           elements: dict
           contains:
             index:
-              description: NVML's index, as in nvidia-smi; null if NVML does not see the GPU. It can change with each boot.
+              description:
+                - NVML's index, as in nvidia-smi; null if NVML does not see the GPU. It can change with each boot.
               returned: always
               type: int
               sample: 0
@@ -197,7 +210,9 @@ ansible_facts:
               type: str
               sample: NVIDIA H200
             architecture:
-              description: Architecture as nvidia-smi names it, from the driver, else by device id from the PCI ID database; null if unknown.
+              description:
+                - Architecture as nvidia-smi names it, from the driver, else by device id from the PCI ID database;
+                  null if unknown.
               returned: always
               type: str
               sample: Ada Lovelace
@@ -212,7 +227,9 @@ ansible_facts:
               type: int
               sample: 150754820096
             slurm_type:
-              description: SLURM's GRES type, the driver's product name in lower case with V(_) for spaces; null without a driver.
+              description:
+                - SLURM's GRES type, the driver's product name in lower case with V(_) for spaces; null without a
+                  driver.
               returned: always
               type: str
               sample: nvidia_h200
@@ -270,12 +287,14 @@ ansible_facts:
                     slurm_type:
                       description:
                         - SLURM's GRES type of the instance as its NVML plugin forms it; null if it could not be read.
-                        - SLURM rounds the memory itself, so that the type can differ from the profile, as V(7g.39gb) for V(7g.40gb).
+                        - SLURM rounds the memory itself, so that the type can differ from the profile, as V(7g.39gb)
+                          for V(7g.40gb).
                       returned: always
                       type: str
                       sample: nvidia_a100-sxm4-40gb_1g.5gb
                     device_nodes:
-                      description: The device nodes that belong to the instance, those of the MIG capabilities included.
+                      description:
+                        - The device nodes that belong to the instance, those of the MIG capabilities included.
                       returned: always
                       type: list
                       elements: str
@@ -341,7 +360,9 @@ ansible_facts:
                       type: bool
                       sample: false
                 retired_pages_pending:
-                  description: Whether memory pages are to be retired with the next reset; null where unsupported (Ampere and later).
+                  description:
+                    - Whether memory pages are to be retired with the next reset; null where unsupported (Ampere and
+                      later).
                   returned: always
                   type: bool
                   sample: false
@@ -402,7 +423,9 @@ ansible_facts:
               type: str
               sample: 0-31,64-95
             kernel_driver:
-              description: Kernel driver to which the PCI device is bound, for example V(nvidia), V(nouveau) or V(vfio-pci); null if none.
+              description:
+                - Kernel driver to which the PCI device is bound, for example V(nvidia), V(nouveau) or V(vfio-pci);
+                  null if none.
               returned: always
               type: str
               sample: nvidia
@@ -418,7 +441,9 @@ ansible_facts:
               type: int
               sample: 0
             healthy:
-              description: Whether the GPU has no problem of severity V(error); null if it could not be asked, as without a driver.
+              description:
+                - Whether the GPU has no problem of severity V(error); null if it could not be asked, as without a
+                  driver.
               returned: always
               type: bool
               sample: true
@@ -430,12 +455,13 @@ ansible_facts:
               contains: &problem
                 code:
                   description:
-                    - For a GPU, an error is one of V(lost), V(reset_required), V(unusable), V(not_visible), V(other_driver), V(ecc_uncorrectable),
-                      V(row_remap_failed), V(recovery_needed), V(hw_slowdown), V(hw_thermal_slowdown), V(hw_power_brake);
-                      a warning is one of V(unreadable), V(passthrough), V(row_remap_pending), V(retired_pages_pending), V(ecc_pending),
-                      V(mig_pending), V(mig_no_instances), V(sw_thermal_slowdown), V(sw_power_cap), V(device_node_missing).
-                    - For the host it is V(driver_absent), V(driver_not_loaded), V(driver_mismatch) or V(driver_unusable) (errors), or
-                      V(driver_reload_pending) (warning).
+                    - For a GPU, an error is one of V(lost), V(reset_required), V(unusable), V(not_visible),
+                      V(other_driver), V(ecc_uncorrectable), V(row_remap_failed), V(recovery_needed), V(hw_slowdown),
+                      V(hw_thermal_slowdown), V(hw_power_brake); a warning is one of V(unreadable), V(passthrough),
+                      V(row_remap_pending), V(retired_pages_pending), V(ecc_pending), V(mig_pending),
+                      V(mig_no_instances), V(sw_thermal_slowdown), V(sw_power_cap), V(device_node_missing).
+                    - For the host it is V(driver_absent), V(driver_not_loaded), V(driver_mismatch) or
+                      V(driver_unusable) (errors), or V(driver_reload_pending) (warning).
                   returned: always
                   type: str
                   sample: row_remap_pending
@@ -448,7 +474,9 @@ ansible_facts:
                   description: A sentence that says what is wrong, where, and what to do.
                   returned: always
                   type: str
-                  sample: "GPU 1 00000000:07:00.0 GPU-2b9ce2f0-5c5c-4b7b-9f0e-0d1a5d0d3a11 has memory rows to replace: drain and reset it"
+                  sample: >-
+                    GPU 1 00000000:07:00.0 GPU-2b9ce2f0-5c5c-4b7b-9f0e-0d1a5d0d3a11 has memory rows to replace: drain
+                    and reset it
         count:
           description: Number of GPUs in RV(ansible_facts.gpu.gpus).
           returned: always
@@ -478,6 +506,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu
 
 
 def main() -> None:
+    """Read the parameters, gather, and return."""
     module = AnsibleModule(
         argument_spec={
             "nvml_venvs": {
