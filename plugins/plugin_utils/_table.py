@@ -132,7 +132,8 @@ class Fleet:
 
     @staticmethod
     def _add_verification(host: Host, verification: Mapping[str, Any]) -> None:
-        failure = verification.get("failure")
+        # Where GPUs are listed, the failure of the whole is that of one of them.
+        failure = verification.get("failure") if not verification["gpus"] else None
         host.failure = _failed(failure) if failure else None
         for gpu in verification["gpus"]:
             verdict = str(gpu.get("verdict"))
@@ -291,33 +292,18 @@ def _host_sentences(host: Host) -> Iterator[tuple[str, Level]]:
     for problem in facts.get("problems") or []:
         yield f"{host.name}: {problem.get('message')}", _severity([problem])
     for gpu in host.gpus:
-        label = f"{host.name} GPU {_label(gpu)}"
         for problem in gpu.get("problems") or []:
-            yield f"{label}: {problem.get('message')}", _severity([problem])
-        if host.simulated:
-            continue
-        for unit, name in [
-            (gpu, label),
-            *(
-                (instance, f"{label} MIG {instance.get('profile')} {instance.get('uuid')}")
-                for instance in (gpu.get("mig") or {}).get("instances") or []
-            ),
-        ]:
-            verdict = host.verdicts.get(str(unit.get("uuid") or unit.get("pci_bus_id")))
-            if verdict and verdict.verdict != "passed" and verdict.message:
-                level: Level = "error" if verdict.verdict == "failed" else "warning"
-                yield f"{name}: not verified: {verdict.message}", level
+            yield f"{host.name}: {problem.get('message')}", _severity([problem])
+    for verdict in host.verdicts.values():
+        if verdict.message and not host.simulated:
+            level: Level = "error" if verdict.verdict == "failed" else "warning"
+            yield f"{host.name}: not verified: {verdict.message}", level
     if host.failure and host.failure.message:
         yield f"{host.name}: not verified: {host.failure.message}", "error"
     if host.unreachable is not None:
         yield f"{host.name} is unreachable: {host.unreachable}", "error"
     elif host.failed is not None:
         yield f"{host.name} failed: {host.failed}", "error"
-
-
-def _label(gpu: Mapping[str, Any]) -> str:
-    index, address = gpu.get("index"), gpu.get("pci_bus_id") or gpu.get("uuid")
-    return str(address) if index is None else f"{index} ({address})"
 
 
 def summary(fleet: Iterable[Host]) -> str:

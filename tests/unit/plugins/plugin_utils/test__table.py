@@ -111,6 +111,14 @@ def test_failure_of_the_whole_verification_counts_for_every_gpu() -> None:
     assert text(table.sentences(fleet)) == "a: not verified: Python does not start."
 
 
+def test_failure_of_one_gpu_is_not_that_of_another() -> None:
+    lost = {"kind": "gpu_lost", "message": "GPU-0 is gone."}
+    fleet = fleet_of(a=facts(gpu(0), gpu(1)))
+    fleet.add_result("a", verification(verdict("GPU-0", "failed", failure=lost), failure=lost))
+    assert [row["VERIFIED"] for row in cells(fleet)] == ["no: gpu_lost", "-"]
+    assert text(table.sentences(fleet)) == "a: not verified: GPU-0 is gone."
+
+
 @pytest.mark.parametrize(
     ("first", "second", "parent"),
     [
@@ -168,8 +176,8 @@ def test_mig_mode(mig: dict[str, Any] | None, shown: str) -> None:
 
 def test_problems_give_health_colour_and_one_sentence_each() -> None:
     problems = [
-        {"code": "ecc_uncorrected", "severity": "error", "message": "3 uncorrectable errors."},
-        {"code": "power_slowdown", "severity": "warning", "message": "Slowed down."},
+        {"code": "ecc_uncorrected", "severity": "error", "message": "GPU 0 had 3 uncorrectable errors"},
+        {"code": "power_slowdown", "severity": "warning", "message": "GPU is slowed down"},
     ]
     fleet = fleet_of(
         a=facts(
@@ -192,9 +200,8 @@ def test_problems_give_health_colour_and_one_sentence_each() -> None:
         ("unknown", "error"),
     ]
     assert table.sentences(fleet) == [
-        table.Line("a GPU 0 (00000000:00:00.0): 3 uncorrectable errors.", "error"),
-        table.Line("a GPU 0 (00000000:00:00.0): Slowed down.", "warning"),
-        table.Line("a GPU 1 (00000000:01:00.0): Slowed down.", "warning"),
+        table.Line("a: GPU 0 had 3 uncorrectable errors", "error"),
+        table.Line("a: GPU is slowed down", "warning"),
         table.Line("b: Reboot it.", "error"),
     ]
 
