@@ -1,0 +1,551 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is to be proven on a host, and what the workers' answers mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Protocol
+
+from ._verify_workers import Command, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+DEFAULT_PYTHON = "/opt/cudahub/verify/bin/python"
+CUPY_VERSION = "14.2.0"
+LOST_CODES = ("lost", "not_visible", "other_driver", "unusable")
+SHARED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+PARALLEL_MINIMUM = 8
+
+
+class Runner(Protocol):
+    def __call__(self, commands: Sequence[Command], marker: str, timeout: float, parallel: int) -> list[Outcome]: ...
+
+
+class Nodes(Protocol):
+    """The device nodes of this host."""
+
+    def missing(self, paths: Sequence[str]) -> list[str]: ...
+
+    def forbidden(self, paths: Sequence[str]) -> list[str]: ...
+
+
+class HostNodes:
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if not Path(path).exists()]
+
+    def forbidden(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if Path(path).exists() and not os.access(path, os.R_OK | os.W_OK)]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller asked for. ``gpus`` null means all of them."""
+
+    python: str
+    conda_prefix: str | None = None
+    command_prefix: tuple[str, ...] = ()
+    gpus: tuple[str, ...] | None = None
+    level: str = "quick"
+    timeout: float = 60.0
+    run_simulated: bool = False
+
+    @property
+    def argv(self) -> list[str]:
+        return [*self.command_prefix, self.python, "-"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: str
+    message: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {"kind": self.kind, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Something that CUDA can be pinned to: a GPU, or an instance of a GPU in MIG mode."""
+
+    uuid: str | None
+    index: int | None
+    pci_bus_id: str | None
+    name: str | None
+    mig_profile: str | None = None
+    device_nodes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = self.pci_bus_id or "PCI address unknown"
+        if self.mig_profile:
+            return f"MIG instance {self.uuid} ({self.mig_profile} of the GPU at {place})"
+        return f"GPU {self.uuid} ({place})" if self.uuid else f"The GPU at {place}"
+
+    def result(self, verdict: str, **more: object) -> dict[str, Any]:
+        return {
+            "uuid": self.uuid,
+            "index": self.index,
+            "pci_bus_id": self.pci_bus_id,
+            "name": self.name,
+            "mig_profile": self.mig_profile,
+            "verdict": verdict,
+            "reason": None,
+            "failure": None,
+            "seconds": 0.0,
+            "checks": [],
+            **more,
+        }
+
+    def failed(self, failure: Failure, **more: object) -> dict[str, Any]:
+        return self.result("failed", failure=failure.as_dict(), **more)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``units`` will be run; ``settled`` are results that need no run."""
+
+    units: list[Unit]
+    settled: list[dict[str, Any]]
+
+
+def plan(gpus: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None) -> Plan:
+    """Choose the units.
+
+    ``wanted`` holds UUIDs of GPUs (each stands for all its MIG instances) and of MIG instances, and PCI addresses.
+    """
+    units: list[Unit] = []
+    settled: list[dict[str, Any]] = []
+    missing = list(dict.fromkeys(wanted or ()))
+    for gpu in gpus:
+        whole = Unit(gpu["uuid"], gpu["index"], gpu["pci_bus_id"], gpu["name"], None, tuple(gpu["device_nodes"] or ()))
+        mig = gpu["mig"] or {}
+        all_of_it = wanted is None or bool({whole.uuid, whole.pci_bus_id} & set(missing))
+        instances = [one for one in mig.get("instances") or () if all_of_it or one["uuid"] in missing]
+        if not all_of_it and not instances:
+            continue
+        here = {whole.uuid, whole.pci_bus_id, *(one["uuid"] for one in instances)}
+        missing = [name for name in missing if name not in here]
+        problems = {one["code"]: one["message"] for one in gpu["problems"]}
+        lost = [message for code, message in problems.items() if whole.uuid is None or code in LOST_CODES]
+        if "passthrough" in problems:
+            settled.append(whole.result("skipped", reason=f"{problems['passthrough']}."))
+        elif lost or whole.uuid is None:
+            why = "; ".join(lost) or "look for its messages in the kernel log"
+            settled.append(whole.failed(Failure("gpu_lost", f"{whole} can't be used: {why}.")))
+        elif not mig.get("enabled"):
+            units.append(whole)
+        elif instances:
+            units.extend(_instance(whole, one) for one in instances)
+        else:
+            reason = f"{whole} is in MIG mode and has no instances, so that CUDA can't use it."
+            settled.append(whole.result("skipped", reason=reason))
+    for uuid in missing:
+        failure = Failure(
+            "gpu_lost",
+            f"GPU {uuid} was expected, and isn't there now: look for its Xid messages in the kernel log, reset it or reboot"
+            " the host.",
+        )
+        settled.append(Unit(uuid, None, None, None).failed(failure))
+    return Plan(units, settled)
+
+
+def _instance(gpu: Unit, instance: Mapping[str, Any]) -> Unit:
+    nodes = (*gpu.device_nodes, *(instance.get("device_nodes") or ()))
+    return Unit(instance["uuid"], gpu.index, gpu.pci_bus_id, gpu.name, instance["profile"], tuple(dict.fromkeys(nodes)))
+
+
+def cupy_requirement(driver_cuda: str | None, gpus: Sequence[Mapping[str, Any]]) -> str:
+    """The CuPy distribution for a driver: CUDA 13 ended the support of GPUs before compute capability 7.5."""
+    cuda = _version(driver_cuda) or (13, 0)
+    capabilities = [_version(gpu.get("compute_capability")) or (7, 5) for gpu in gpus]
+    major = 13 if cuda >= (13, 0) and min(capabilities, default=(7, 5)) >= (7, 5) else 12
+    return f"cupy-cuda{major}x[ctk]=={CUPY_VERSION}"
+
+
+def _version(text: str | None) -> tuple[int, ...] | None:
+    return tuple(int(part) for part in text.split(".")) if text else None
+
+
+def environment_for(unit: Unit) -> dict[str, str]:
+    """Pin a worker to its unit; let it leave nothing behind and take no CPU cores from its siblings."""
+    return {
+        "CUDA_VISIBLE_DEVICES": unit.uuid or "",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_CACHE_DISABLE": "1",
+        "CUPY_CACHE_IN_MEMORY": "1",
+        "CUPY_TF32": "0",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def command_for(unit: Unit, request: Request, payload: str, marker: str, environ: Mapping[str, str]) -> Command:
+    pins = environment_for(unit)
+    environment = {**environ, **pins}
+    if request.conda_prefix:
+        environment["CONDA_PREFIX"] = request.conda_prefix
+        environment["PATH"] = f"{request.conda_prefix}/bin:{environ.get('PATH', os.defpath)}"
+    # The worker sets the pins itself, too: a prefix may start it in another environment.
+    spec = {"marker": marker, "timeout": request.timeout, "environment": pins, "pci_bus_id": unit.pci_bus_id}
+    program = f"{payload}\n\nrun({spec!r})\n"
+    return Command(request.argv, program.encode(), environment)
+
+
+# Messages of CUDA, CuPy and NVRTC → kind and what to say. The first that is found counts.
+_NO_DEVICE = re.compile(
+    r"cudaErrorNoDevice|cudaErrorInvalidDevice|CUDA_ERROR_NO_DEVICE|cudaErrorOperatingSystem|"
+    r"cudaErrorInitializationError|cudaErrorUnknown\b|CUDA_ERROR_UNKNOWN"
+)
+_ERRORS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY",
+        "driver_unusable",
+        "the system isn't ready: on hosts with NVSwitch, the fabric manager of exactly the driver's version must run",
+    ),
+    (
+        r"cudaErrorSystemDriverMismatch|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "driver_unusable",
+        "the kernel driver and libcuda.so.1 have different versions: reboot, or reload the kernel modules",
+    ),
+    (
+        r"cudaErrorCompatNotSupportedOnDevice",
+        "driver_unusable",
+        "a CUDA forward compatibility library is in use that this GPU doesn't support: remove it from the library path",
+    ),
+    (
+        r"cudaErrorUnsupportedPtxVersion|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorCallRequiresNewerDriver",
+        "driver_too_old",
+        "the driver can't load what this CUDA compiler makes: take a CuPy for the driver's CUDA, or a newer driver",
+    ),
+    (
+        r"cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|nvrtc.*invalid value for --gpu-architecture",
+        "library_missing",
+        "this CUDA library holds no code for the GPU's architecture: take a CuPy for a CUDA that supports it",
+    ),
+    (
+        r"OutOfMemoryError|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|_STATUS_ALLOC_FAILED",
+        "out_of_memory",
+        "its memory is taken by other work: see who holds it with nvidia-smi, and try again when it is free",
+    ),
+    (
+        r"cudaErrorDevicesUnavailable|CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "permission",
+        "it is reserved: it is in an exclusive or prohibited compute mode, see nvidia-smi -q -d COMPUTE",
+    ),
+    (
+        r"cudaErrorNotPermitted|CUDA_ERROR_NOT_PERMITTED|PermissionError|cudaErrorInsufficientPermission",
+        "permission",
+        "this user may not use it",
+    ),
+    (
+        r"cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
+        "gpu_lost",
+        "its memory has an uncorrectable error: reset it, and replace it if this comes back",
+    ),
+    (
+        (
+            r"cudaErrorLaunchFailure|cudaErrorIllegalAddress|cudaErrorIllegalInstruction|cudaErrorMisalignedAddress|"
+            r"cudaErrorInvalidPc|cudaErrorHardwareStackError|cudaErrorNvlinkUncorrectable|cudaErrorContained|"
+            r"cudaErrorLaunchTimeout|CUDA_ERROR_(LAUNCH|ILLEGAL|MISALIGNED|INVALID_PC|HARDWARE|NVLINK)"
+        ),
+        "gpu_lost",
+        "it stopped in the middle of a simple kernel: look for Xid messages in the kernel log, and reset it",
+    ),
+)
+_LIBRARY = re.compile(
+    r"Failure finding \"lib|cannot open shared object file|(cannot|could not) open source file|CUDA (path|headers)|"
+    r"Failed to find|failed to load lib|libnvrtc|libcudart|DynamicLibNotFoundError",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A worker's outcome, with what is needed to judge it. ``cupy`` is the requirement that fits this host."""
+
+    unit: Unit
+    request: Request
+    outcome: Outcome
+    cupy: str
+    nodes: Nodes
+
+    @property
+    def pip(self) -> str:
+        return f"{self.request.python} -m pip install '{self.cupy}'"
+
+    @property
+    def last_words(self) -> str:
+        return f" It last said: {_last_line(self.outcome.tail)}" if self.outcome.tail.strip() else ""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """An error that a worker reported."""
+
+    step: str
+    type: str
+    kind: str | None
+    message: str
+    runtime: Mapping[str, str | None]
+
+    @property
+    def said(self) -> str:
+        return f"{self.type}: {self.message}"
+
+    @property
+    def quote(self) -> str:
+        return f"({_first_line(self.message)})"
+
+
+def explain(attempt: Attempt) -> Failure | None:
+    """Name the failure behind an attempt, or None where there is none."""
+    outcome, request = attempt.outcome, attempt.request
+    report = parse(outcome.marked)
+    if outcome.start_error is not None:
+        failure = (
+            f"{request.argv[0]} can't be started: {outcome.start_error}. Give a Python 3.9 or later that has CuPy."
+        )
+        return Failure("interpreter_broken", failure)
+    if outcome.timed_out:
+        return _timeout(attempt, report)
+    if report is None:
+        kind = "crashed" if (outcome.returncode or 0) < 0 else "interpreter_broken"
+        place = " ".join(request.argv[:-1])
+        failure = f"{place} {_ending(outcome.returncode)} before it could test {attempt.unit}.{attempt.last_words}"
+        return Failure(kind, failure)
+    if not report["done"]:
+        failure = f"The test of {attempt.unit} {_ending(outcome.returncode)} in step '{report['step']}'."
+        return Failure("crashed", failure + attempt.last_words)
+    error = report["error"]
+    if error is None:
+        return None
+    trouble = Trouble(error["step"], error["type"], error["kind"], error["message"], report["runtime"])
+    reasons = (rule(attempt, trouble) for rule in _RULES)
+    return next(reason for reason in reasons if reason)
+
+
+def _timeout(attempt: Attempt, report: Mapping[str, Any] | None) -> Failure:
+    step = f"in step '{report['step']}'" if report else "and its interpreter didn't even start the test"
+    message = (
+        f"{attempt.unit} gave no answer within {attempt.request.timeout:g} s, {step}: look for Xid messages in the"
+        " kernel log, or raise the timeout if the host is busy."
+    )
+    if attempt.outcome.unkillable:
+        message += f" Process {attempt.outcome.unkillable} hangs in the kernel and can't be killed: reboot the host."
+    return Failure("timeout", message + attempt.last_words)
+
+
+def _wrong_figure(attempt: Attempt, trouble: Trouble) -> Failure | None:
+    if not trouble.kind:
+        return None
+    advice = {
+        "slow": "see its clocks and their reasons with nvidia-smi -q -d PERFORMANCE,CLOCK, and who else uses it",
+        "wrong_result": "don't let it compute until the cause is found; look for Xid and ECC errors in the kernel log",
+    }[trouble.kind]
+    return Failure(trouble.kind, f"{attempt.unit} isn't fit, {trouble.message}: {advice}.")
+
+
+def _without_libcuda(attempt: Attempt, trouble: Trouble) -> Failure | None:
+    without = "cudaErrorInsufficientDriver" in trouble.said and not trouble.runtime["cuda_driver"]
+    if not without and "libcuda.so" not in trouble.said:
+        return None
+    message = (
+        f"{attempt.unit} can't be used where {attempt.request.python} runs, the driver's libcuda.so.1 isn't there or"
+        f" can't be loaded {trouble.quote}: install the compute libraries of the driver, in the driver's version."
+    )
+    return Failure("driver_unusable", message)
+
+
+def _old_driver(attempt: Attempt, trouble: Trouble) -> Failure | None:
+    if "cudaErrorInsufficientDriver" not in trouble.said:
+        return None
+    runtime = trouble.runtime
+    message = (
+        f"{attempt.unit} has a driver for CUDA {runtime['cuda_driver']}, too old for CuPy {runtime['cupy']} with CUDA"
+        f" {runtime['cuda_runtime']}: install a newer driver, or a CuPy for this one: {attempt.pip}"
+    )
+    return Failure("driver_too_old", message)
+
+
+def _not_importable(attempt: Attempt, trouble: Trouble) -> Failure | None:
+    verb, _space, library = trouble.step.partition(" ")
+    if verb != "import":
+        return None
+    what = f"has no {library}" if trouble.type == "ModuleNotFoundError" else f"can't load {library} {trouble.quote}"
+    return Failure("library_missing", f"{attempt.request.python} {what}: {attempt.pip}")
+
+
+def _no_device(attempt: Attempt, trouble: Trouble) -> Failure | None:
+    if not _NO_DEVICE.search(trouble.said):
+        return None
+    unit, prefix, quote = attempt.unit, attempt.request.command_prefix, trouble.quote
+    paths = [*SHARED_NODES, *unit.device_nodes]
+    missing, forbidden = attempt.nodes.missing(paths), attempt.nodes.forbidden(paths)
+    if missing:
+        kind = "no_device_node"
+        what = f"can't be opened, {', '.join(missing)} isn't there {quote}: run nvidia-modprobe -u -c=0 as root"
+    elif forbidden:
+        kind = "permission"
+        what = f"can't be opened, this user may not use {', '.join(forbidden)} {quote}: run the task with become: true"
+    elif prefix:
+        kind = "no_device_node"
+        what = f"isn't there for what {prefix[0]} starts {quote}: give that place the GPU's device nodes"
+    else:
+        kind = "gpu_lost"
+        what = f"isn't there for CUDA {quote}: look for its Xid messages in the kernel log, reset it or reboot the host"
+    return Failure(kind, f"{unit} {what}.")
+
+
+def _known(attempt: Attempt, trouble: Trouble) -> Failure | None:
+    for pattern, kind, advice in _ERRORS:
+        if re.search(pattern, trouble.said):
+            return Failure(kind, f"{attempt.unit} can't be used, {advice} {trouble.quote}.")
+    return None
+
+
+def _library(attempt: Attempt, trouble: Trouble) -> Failure | None:
+    if not _LIBRARY.search(trouble.said):
+        return None
+    message = f"{attempt.request.python} lacks a library or header of CUDA {trouble.quote}: {attempt.pip}"
+    return Failure("library_missing", message)
+
+
+def _unknown(attempt: Attempt, trouble: Trouble) -> Failure:
+    return Failure("crashed", f"The test of {attempt.unit} broke off in step '{trouble.step}': {trouble.said}")
+
+
+_RULES: tuple[Callable[[Attempt, Trouble], Failure | None], ...] = (
+    _wrong_figure,
+    _without_libcuda,
+    _old_driver,
+    _not_importable,
+    _no_device,
+    _known,
+    _library,
+    _unknown,
+)
+"""The first one that has an answer counts."""
+
+
+def parse(marked: str | None) -> dict[str, Any] | None:
+    """The worker's report, or None where there is none, or it was cut off while it was written."""
+    try:
+        report = json.loads(marked or "null")
+    except ValueError:
+        return None
+    return report if isinstance(report, dict) else None
+
+
+def _ending(returncode: int | None) -> str:
+    if returncode is not None and returncode < 0:
+        return f"was ended by {signal.Signals(-returncode).name}"
+    return f"ended with status {returncode}"
+
+
+def _first_line(text: str) -> str:
+    return next(_lines(text), "no message")
+
+
+def _last_line(text: str) -> str:
+    return [*_lines(text)][-1]
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line.strip()[:300] for line in text.splitlines() if line.strip())
+
+
+def verify(
+    facts: Mapping[str, Any],
+    request: Request,
+    payload: str,
+    marker: str,
+    environ: Mapping[str, str],
+    runner: Runner,
+    nodes: Nodes,
+) -> dict[str, Any]:
+    """Prove the GPUs that ``facts`` (as of module gpu_facts) describe. The result is the module's ``verification``."""
+    started = time.monotonic()
+    simulated = bool(facts["simulated"])
+    result: dict[str, Any] = {
+        "level": request.level,
+        "verified": False,
+        "simulated": simulated,
+        "seconds": 0.0,
+        "runtime": None,
+        "failure": None,
+        "gpus": [],
+    }
+    if failure := unfit_host(facts):
+        result["failure"] = failure.as_dict()
+        return result
+    planned = plan(facts["gpus"], request.gpus)
+    results = list(planned.settled)
+    if simulated and not request.run_simulated:
+        reason = "This GPU is simulated: nothing ran on it."
+        results += [unit.result("simulated", reason=reason) for unit in planned.units]
+    elif planned.units:
+        cupy = cupy_requirement(facts["driver"]["cuda_version"], facts["gpus"])
+        commands = [command_for(unit, request, payload, marker, environ) for unit in planned.units]
+        outcomes = runner(commands, marker, request.timeout, max(PARALLEL_MINIMUM, os.cpu_count() or 1))
+        for unit, outcome in zip(planned.units, outcomes):
+            report = parse(outcome.marked) or {"checks": [], "runtime": None}
+            failure = explain(Attempt(unit, request, outcome, cupy, nodes))
+            more = {"checks": report["checks"], "seconds": outcome.seconds}
+            results.append(unit.failed(failure, **more) if failure else unit.result("passed", **more))
+            known = report["runtime"]
+            if known and (result["runtime"] is None or known["cupy"]):
+                result["runtime"] = known
+    results.sort(key=lambda one: (one["index"] is None, one["index"] or 0))
+    result["gpus"] = results
+    result["failure"] = first_failure(results)
+    result["verified"] = result["failure"] is None and any(one["verdict"] == "passed" for one in results)
+    result["seconds"] = round(time.monotonic() - started, 3)
+    return result
+
+
+def unfit_host(facts: Mapping[str, Any]) -> Failure | None:
+    """Why nothing on this host can be proven, if so."""
+    if not facts["gpus"]:
+        return Failure("no_gpu", "This host has no NVIDIA GPU on its PCI bus.")
+    driver = facts["driver"]
+    if driver["state"] != "ok":
+        reason = (driver["reason"] or "no reason is known").rstrip(".")
+        return Failure("driver_unusable", f"The NVIDIA driver of this host is in state '{driver['state']}'. {reason}.")
+    return None
+
+
+def first_failure(results: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
+    for one in results:
+        if one["failure"]:
+            return dict(one["failure"])
+    if not any(one["verdict"] in ("passed", "simulated") for one in results):
+        reasons = " ".join(str(one["reason"]) for one in results)
+        return Failure("no_gpu", f"There is no GPU that could be verified. {reasons}".strip()).as_dict()
+    return None
+
+
+def summary(verification: Mapping[str, Any]) -> str:
+    """One sentence for a person."""
+    results = verification["gpus"]
+    failed = [one for one in results if one["verdict"] == "failed"]
+    if not failed and verification["failure"]:
+        return str(verification["failure"]["message"])
+    counts = [
+        f"{sum(one['verdict'] == verdict for one in results)} {verdict}"
+        for verdict in ("passed", "failed", "skipped", "simulated")
+        if any(one["verdict"] == verdict for one in results)
+    ]
+    text = f"GPUs: {', '.join(counts)}, in {verification['seconds']:.1f} s."
+    messages = dict.fromkeys(f"[{one['failure']['kind']}] {one['failure']['message']}" for one in failed)
+    return " ".join([text, *messages])

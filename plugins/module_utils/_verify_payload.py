@@ -1,0 +1,261 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Prove that one GPU computes. Self-contained: any Python 3.9+ with CuPy gets this text on standard input.
+
+A call ``run({...})`` is appended to the text before it is sent. The report is one JSON document on a line
+that begins with the marker of the call. It is printed anew after each step, so the last one tells how far
+the worker came. All other output is noise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import json
+import math
+import os
+import platform
+import signal
+import sys
+import time
+from typing import Any, Callable, TextIO
+
+# FP32 lanes per multiprocessor by compute capability; a minor version that isn't listed takes its major's.
+FP32_LANES = {"5": 128, "6": 128, "6.0": 64, "7": 64, "8": 128, "8.0": 64, "9": 128, "10": 128, "11": 128, "12": 128}
+KERNEL = r"""
+extern "C" __global__ void square_plus(const float* x, float* y, float c, unsigned int n) {
+    unsigned int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * x[i] + c;
+}
+"""
+KERNEL_ELEMENTS = 1 << 18
+MATMUL_SIDE = 512
+MATMUL_TOLERANCE = 1e-5  # largest error as a share of sum(|a| * |b|); rounding in FP32 stays below 1e-6
+RATE_SIDE = 2048
+RATE_RUNS = 5
+RATE_SHARE = 0.05  # of the peak; a healthy GPU reaches far more, one stuck at its lowest clocks doesn't
+CLOCK_RATE = 13  # cudaDevAttrClockRate, kHz
+PR_SET_PDEATHSIG = 1
+
+Library = Any  # what is imported at run time has no types here
+
+
+class UnfitError(Exception):
+    """A check's figure isn't the expected one."""
+
+    def __init__(self, kind: str, message: str, figure: object, expected: object) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.figure = figure
+        self.expected = expected
+
+
+class Worker:
+    """The checks of one GPU, and the report about them."""
+
+    def __init__(self, spec: dict[str, Any], stream: TextIO) -> None:
+        self.spec = spec
+        self.stream = stream
+        self.started = time.monotonic()
+        self.checks: list[dict[str, Any]] = []
+        self.runtime: dict[str, str | None] = {
+            "python": platform.python_version(),
+            "cupy": None,
+            "cuda_runtime": None,
+            "cuda_driver": None,
+        }
+        self.report: dict[str, Any] = {
+            "done": False,
+            "step": "start",
+            "runtime": self.runtime,
+            "checks": self.checks,
+            "error": None,
+            "seconds": 0.0,
+        }
+
+    def publish(self, step: str | None) -> None:
+        self.report["step"] = step
+        self.report["seconds"] = self.seconds(self.started)
+        # The leading line feed parts the report from noise that hasn't ended its line.
+        self.stream.write("\n" + self.spec["marker"] + json.dumps(self.report) + "\n")
+        self.stream.flush()
+
+    @staticmethod
+    def seconds(since: float) -> float:
+        return round(time.monotonic() - since, 3)
+
+    def note(self, error: BaseException) -> None:
+        """Keep the first error: later ones follow from it."""
+        if self.report["error"] is None:
+            self.report["error"] = {
+                "step": self.report["step"],
+                "type": type(error).__name__,
+                "status": getattr(error, "status", None),
+                "kind": getattr(error, "kind", None),
+                "message": str(error).strip()[-1000:],
+            }
+
+    def check(self, name: str, unit: str | None, action: Callable[[], tuple[Any, Any, str | None]]) -> None:
+        """Run one check, which gives its figure, the expected value and a message.
+
+        A wrong figure is noted and the next check goes on; any other error ends the work.
+        """
+        check: dict[str, Any] = {"name": name, "passed": False, "figure": None, "unit": unit, "expected": None}
+        self.publish(name)
+        start = time.monotonic()
+        try:
+            check["figure"], check["expected"], check["message"] = action()
+            check["passed"] = True
+        except UnfitError as error:
+            check["figure"], check["expected"], check["message"] = error.figure, error.expected, str(error)
+            self.note(error)
+        except Exception as error:
+            check["message"] = str(error).strip()[-1000:] or type(error).__name__
+            raise
+        finally:
+            check["seconds"] = self.seconds(start)
+            self.checks.append(check)
+
+    def run(self) -> None:
+        try:
+            self.work()
+            self.report["step"] = None
+        except BaseException as error:  # noqa: BLE001 - an exit or an interrupt is an answer, too
+            self.note(error)
+        self.report["done"] = True
+        self.publish(self.report["step"])
+
+    def work(self) -> None:
+        self.publish("import numpy")
+        numpy = importlib.import_module("numpy")
+
+        self.publish("import cupy")
+        cupy = importlib.import_module("cupy")
+
+        self.publish("initialise CUDA")
+        self.runtime["cupy"] = cupy.__version__
+        runtime = cupy.cuda.runtime
+        self.runtime["cuda_runtime"] = cuda_version(runtime.runtimeGetVersion())
+        self.runtime["cuda_driver"] = cuda_version(runtime.driverGetVersion())
+
+        self.check("context", "MiB free", lambda: self.context(cupy))
+        self.check("arange_sum", None, lambda: self.arange_sum(cupy))
+        self.check("compile", "wrong elements", lambda: self.compile(cupy, numpy))
+        self.check("matmul", "relative error", lambda: self.matmul(cupy, numpy))
+        self.check("matmul_rate", "TFLOP/s", lambda: self.matmul_rate(cupy))
+
+    def context(self, cupy: Library) -> tuple[Any, Any, str | None]:
+        runtime = cupy.cuda.runtime
+        count = runtime.getDeviceCount()
+        cupy.cuda.Device(0).use()
+        properties = runtime.getDeviceProperties(0)
+        bus_id = "{:08X}:{:02X}:{:02X}.0".format(
+            properties["pciDomainID"], properties["pciBusID"], properties["pciDeviceID"]
+        )
+        wanted = self.spec["pci_bus_id"]
+        if count != 1 or (wanted and bus_id != wanted):
+            raise UnfitError(
+                "wrong_result",
+                f"CUDA shows {count} GPUs, the first at {bus_id}, where only the one at {wanted} was asked for",
+                bus_id,
+                wanted,
+            )
+        runtime.free(0)
+        free, total = runtime.memGetInfo()
+        return free >> 20, None, f"{properties['name'].decode()}, {total >> 20} MiB"
+
+    def arange_sum(self, cupy: Library) -> tuple[Any, Any, str | None]:
+        found = cupy.arange(6).reshape(2, 3).astype("f").sum(axis=1).tolist()
+        if found != [3, 12]:
+            raise UnfitError("wrong_result", f"the sums of arange(6) in two rows are {found}", found, [3, 12])
+        return found, [3, 12], None
+
+    def compile(self, cupy: Library, numpy: Library) -> tuple[Any, Any, str | None]:
+        kernel = cupy.RawKernel(KERNEL, "square_plus")
+        host = numpy.arange(KERNEL_ELEMENTS, dtype=numpy.float32) % 1024
+        source = cupy.asarray(host)
+        target = cupy.zeros_like(source)
+        threads = 256
+        blocks = (KERNEL_ELEMENTS + threads - 1) // threads
+        kernel((blocks,), (threads,), (source, target, numpy.float32(3), numpy.uint32(KERNEL_ELEMENTS)))
+        # Squares of integers below 1024 are exact in FP32: any difference is an error.
+        wrong = int((cupy.asnumpy(target) != host * host + 3).sum())
+        if wrong:
+            message = f"a kernel compiled at run time gave {wrong} wrong elements of {KERNEL_ELEMENTS}"
+            raise UnfitError("wrong_result", message, wrong, 0)
+        return wrong, 0, None
+
+    def matmul(self, cupy: Library, numpy: Library) -> tuple[Any, Any, str | None]:
+        random = numpy.random.RandomState(6)
+        left = random.uniform(-1, 1, (MATMUL_SIDE, MATMUL_SIDE)).astype(numpy.float32)
+        right = random.uniform(-1, 1, (MATMUL_SIDE, MATMUL_SIDE)).astype(numpy.float32)
+        found = cupy.asnumpy(cupy.asarray(left) @ cupy.asarray(right)).astype(numpy.float64)
+        left, right = left.astype(numpy.float64), right.astype(numpy.float64)
+        error = float((abs(found - left @ right) / (abs(left) @ abs(right))).max())
+        expected = f"<= {MATMUL_TOLERANCE:g}"
+        if not error <= MATMUL_TOLERANCE:  # so that NaN fails
+            figure = error if math.isfinite(error) else str(error)
+            raise UnfitError(
+                "wrong_result", f"a matrix product differs from the CPU's by {error:.2g} (relative)", figure, expected
+            )
+        return error, expected, None
+
+    def matmul_rate(self, cupy: Library) -> tuple[Any, Any, str | None]:
+        runtime = cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(0)
+        peak = fp32_peak(
+            properties["major"],
+            properties["minor"],
+            properties["multiProcessorCount"],
+            runtime.deviceGetAttribute(CLOCK_RATE, 0) * 1000,
+        )
+        left = cupy.ones((RATE_SIDE, RATE_SIDE), dtype="f")
+        right = cupy.ones((RATE_SIDE, RATE_SIDE), dtype="f")
+        left @ right
+        best = math.inf
+        for _run in range(RATE_RUNS):
+            runtime.deviceSynchronize()
+            start = time.perf_counter()
+            left @ right
+            runtime.deviceSynchronize()
+            best = min(best, time.perf_counter() - start)
+        rate = round(2 * RATE_SIDE**3 / best / 1e12, 3)
+        if peak is None:
+            return rate, None, None
+        floor = round(RATE_SHARE * peak / 1e12, 3)
+        if rate < floor:
+            message = (
+                f"FP32 matrix products reach {rate} TFLOP/s, less than {RATE_SHARE:.0%} of the peak of"
+                f" {peak / 1e12:.1f} TFLOP/s"
+            )
+            raise UnfitError("slow", message, rate, f">= {floor}")
+        return rate, f">= {floor}", f"{rate * 1e12 / peak:.0%} of the peak of {peak / 1e12:.1f} TFLOP/s"
+
+
+def cuda_version(number: int) -> str | None:
+    """13020 is CUDA 13.2; 0 is no CUDA."""
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+
+
+def fp32_peak(major: int, minor: int, multiprocessors: int, hertz: float) -> float | None:
+    """FLOP/s of FP32 outside of tensor cores, or None for an unknown architecture."""
+    lanes = FP32_LANES.get(f"{major}.{minor}", FP32_LANES.get(str(major)))
+    return 2.0 * lanes * multiprocessors * hertz if lanes and hertz else None
+
+
+def die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run(spec: dict[str, Any]) -> None:
+    die_with_parent()
+    # Also where nobody can end this process from outside, as in a container, it ends.
+    signal.alarm(math.ceil(spec["timeout"]) + 5)
+    faulthandler.enable()
+    os.environ.update(spec["environment"])
+    Worker(spec, sys.stdout).run()
+    # Not sys.exit(): a driver in trouble may hang in the libraries' exit handlers, after all was said.
+    os._exit(0)

@@ -1,0 +1,349 @@
+#!/usr/bin/python
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cuda_verify
+short_description: Prove that each GPU of a host computes
+version_added: 0.1.0
+description:
+  - Runs CUDA work through CuPy on every GPU of the host, one process per GPU at the same time, each pinned to its
+    GPU by UUID. On a GPU in MIG mode, each of its instances is a GPU of its own.
+  - The result tells for each GPU whether it computes, each check with its figure, the expected value and its time,
+    and for one that does not, the kind of the failure and a sentence that says what to do.
+  - The task fails if any GPU is not verified. Simulated GPUs are reported as C(simulated); they don't fail the task,
+    and they are never verified.
+  - Nothing is changed or left behind on the host, no process outlives the module.
+  - Less than 512 MiB of GPU memory are used on each GPU, for some seconds.
+author:
+  - cudahub.gpu contributors (@cudahub)
+requirements:
+  - Python 3.9 or later on the host.
+  - CuPy 12 or later with its CUDA libraries in the interpreter O(python), as role P(cudahub.gpu.gpu_verify#role)
+    installs it.
+  - The Python binding of NVML, distribution C(nvidia-ml-py), see O(nvml_venvs).
+extends_documentation_fragment:
+  - ansible.builtin.action_common_attributes
+attributes:
+  check_mode:
+    support: full
+    details: Nothing is ever changed, so the GPUs are verified in check mode, too.
+  diff_mode:
+    support: none
+  platform:
+    platforms: linux
+options:
+  python:
+    description:
+      - Path of the Python interpreter that has CuPy.
+      - Without it and O(conda_prefix), it is C(/opt/cudahub/verify/bin/python) if that is there, else the interpreter
+        that Ansible uses on the host.
+    type: path
+  conda_prefix:
+    description:
+      - Path of a conda environment that has CuPy. Its C(bin/python) is used, with C(CONDA_PREFIX) and C(PATH) set to
+        it.
+    type: path
+  command_prefix:
+    description:
+      - Words to put before the interpreter, to run it in another place that sees this host's GPUs, for instance
+        C([docker, exec, -i, NAME]) or C([srun, --gres=gpu:1]).
+      - The program reaches the interpreter on standard input, so no file needs to be shared; O(python) is then a path
+        in that place.
+    type: list
+    elements: str
+    default: []
+  gpus:
+    description:
+      - UUIDs of the GPUs or MIG instances to verify, or PCI addresses of GPUs. One that is not there fails the task. A
+        GPU in MIG mode stands for all its instances.
+      - Without it, all GPUs are verified; a GPU in MIG mode without instances is skipped, since CUDA can't use it.
+    type: list
+    elements: str
+  level:
+    description:
+      - How much to check. V(quick) takes some seconds and checks the CUDA context, the sums of a small array, a kernel
+        that is compiled at run time, a matrix product against the CPU's, and that matrix products reach 5 % of the
+        GPU's peak rate.
+    type: str
+    choices: [quick]
+    default: quick
+  timeout:
+    description:
+      - Time limit of each GPU in seconds. The process of a GPU that hasn't answered by then is killed.
+    type: float
+    default: 60
+  simulated:
+    description:
+      - What to do with simulated GPUs. V(report) lists them and runs nothing; V(run) runs the work as on real GPUs, to
+        test how failures are handled.
+    type: str
+    choices: [report, run]
+    default: report
+  nvml_venvs:
+    description:
+      - Virtual environments to look in for the Python binding of NVML, if the interpreter that Ansible uses on the host
+        doesn't have it.
+    type: list
+    elements: path
+    default: [/opt/cudahub/nvml, /opt/cudahub/verify]
+seealso:
+  - module: cudahub.gpu.gpu_facts
+"""
+
+EXAMPLES = r"""
+- name: Prove all GPUs with CuPy from the environment of role gpu_verify
+  cudahub.gpu.cuda_verify:
+
+- name: Prove two GPUs with CuPy from a conda environment
+  cudahub.gpu.cuda_verify:
+    conda_prefix: /opt/conda/envs/rapids
+    gpus: "{{ ansible_facts['gpu']['gpus'][:2] | map(attribute='uuid') }}"
+
+- name: Prove the GPUs as a running container sees them
+  cudahub.gpu.cuda_verify:
+    command_prefix: [docker, exec, -i, notebook]
+    python: /usr/bin/python3
+"""
+
+RETURN = r"""
+verification:
+  description: What was verified. It is returned on failure, too, unless the arguments are wrong.
+  returned: always
+  type: dict
+  contains:
+    level:
+      description: The level that was asked for.
+      type: str
+      returned: always
+      sample: quick
+    verified:
+      description: Whether at least one GPU passed, and none failed.
+      type: bool
+      returned: always
+    simulated:
+      description: Whether the GPUs are simulated.
+      type: bool
+      returned: always
+    seconds:
+      description: Time that all of it took, in seconds.
+      type: float
+      returned: always
+      sample: 3.42
+    runtime:
+      description: Versions that did the work, null if nothing ran. One that is unknown is null.
+      type: dict
+      returned: always
+      contains:
+        python:
+          description: Version of the interpreter.
+          type: str
+          returned: always
+          sample: 3.12.3
+        cupy:
+          description: Version of CuPy.
+          type: str
+          returned: always
+          sample: 14.2.0
+        cuda_runtime:
+          description: Version of the CUDA runtime that CuPy uses.
+          type: str
+          returned: always
+          sample: '13.0'
+        cuda_driver:
+          description: CUDA version that the driver supports.
+          type: str
+          returned: always
+          sample: '13.0'
+    failure:
+      description:
+        - Why the host isn't verified, null if it is or if its GPUs are simulated. It is the host's own failure or that
+          of the first GPU that failed.
+      type: dict
+      returned: always
+      contains:
+        kind:
+          description:
+            - V(no_gpu), V(driver_unusable), V(driver_too_old), V(no_device_node), V(library_missing),
+              V(interpreter_broken), V(gpu_lost), V(wrong_result), V(out_of_memory), V(permission), V(timeout),
+              V(crashed) or V(slow).
+          type: str
+          returned: always
+          sample: gpu_lost
+        message:
+          description: What is wrong, where, and what to do.
+          type: str
+          returned: always
+    gpus:
+      description: The GPUs and MIG instances, in the order of their indices.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        uuid:
+          description: UUID of the GPU or MIG instance, null for a GPU that the driver doesn't show.
+          type: str
+          returned: always
+          sample: GPU-00000000-0000-4000-8000-000000000000
+        index:
+          description: NVML's index of the GPU, null if unknown.
+          type: int
+          returned: always
+          sample: 0
+        pci_bus_id:
+          description: PCI address of the GPU, null if unknown.
+          type: str
+          returned: always
+          sample: '00000000:00:06.0'
+        name:
+          description: Name of the GPU, null if unknown.
+          type: str
+          returned: always
+          sample: NVIDIA H200
+        mig_profile:
+          description: Profile of the MIG instance, null for a whole GPU.
+          type: str
+          returned: always
+          sample: 1g.5gb
+        verdict:
+          description: V(passed), V(failed), V(simulated) or V(skipped).
+          type: str
+          returned: always
+          sample: passed
+        reason:
+          description: Why nothing ran, null if something did.
+          type: str
+          returned: always
+        failure:
+          description: Why the GPU failed, in the form of RV(verification.failure), null if it didn't.
+          type: dict
+          returned: always
+        seconds:
+          description: Time of its process, in seconds.
+          type: float
+          returned: always
+          sample: 3.1
+        checks:
+          description: The checks that ran, in their order.
+          type: list
+          elements: dict
+          returned: always
+          contains:
+            name:
+              description: V(context), V(arange_sum), V(compile), V(matmul) or V(matmul_rate).
+              type: str
+              returned: always
+              sample: matmul
+            passed:
+              description: Whether the figure is as expected.
+              type: bool
+              returned: always
+            figure:
+              description: What was found, null if the check broke off.
+              type: raw
+              returned: always
+              sample: 1.4e-07
+            unit:
+              description: Unit of the figure, null for a plain value.
+              type: str
+              returned: always
+              sample: relative error
+            expected:
+              description: What the figure should be, null where any will do.
+              type: raw
+              returned: always
+              sample: <= 1e-05
+            seconds:
+              description: Time of the check, in seconds.
+              type: float
+              returned: always
+              sample: 0.31
+            message:
+              description: A remark or an error message, null if there is nothing to say.
+              type: str
+              returned: always
+"""
+
+import inspect
+import os
+import sys
+import uuid
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import (
+    _gpu,
+    _verify,
+    _verify_payload,
+    _verify_workers,
+)
+
+NVML_SECONDS = 20.0
+
+
+def interpreter(python: str | None, conda_prefix: str | None) -> str:
+    """Path of the interpreter to use."""
+    if python or conda_prefix:
+        return python or f"{conda_prefix}/bin/python"
+    return _verify.DEFAULT_PYTHON if Path(_verify.DEFAULT_PYTHON).exists() else sys.executable
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "python": {"type": "path"},
+            "conda_prefix": {"type": "path"},
+            "command_prefix": {"type": "list", "elements": "str", "default": []},
+            "gpus": {"type": "list", "elements": "str"},
+            "level": {"type": "str", "choices": ["quick"], "default": "quick"},
+            "timeout": {"type": "float", "default": 60},
+            "simulated": {"type": "str", "choices": ["report", "run"], "default": "report"},
+            "nvml_venvs": {
+                "type": "list",
+                "elements": "path",
+                "default": ["/opt/cudahub/nvml", "/opt/cudahub/verify"],
+            },
+        },
+        mutually_exclusive=[("python", "conda_prefix")],
+        supports_check_mode=True,
+    )
+    options = module.params
+    if options["timeout"] <= 0:
+        module.fail_json(msg=f"timeout is {options['timeout']:g}: give a number of seconds above 0.")
+    if options["gpus"] == []:
+        module.fail_json(msg="gpus is an empty list: name at least one UUID, or leave it out to verify all GPUs.")
+    request = _verify.Request(
+        python=interpreter(options["python"], options["conda_prefix"]),
+        conda_prefix=options["conda_prefix"],
+        command_prefix=tuple(options["command_prefix"]),
+        gpus=None if options["gpus"] is None else tuple(options["gpus"]),
+        level=options["level"],
+        timeout=options["timeout"],
+        run_simulated=options["simulated"] == "run",
+    )
+    try:
+        facts = _gpu.gather(options["nvml_venvs"], NVML_SECONDS).as_dict()
+        verification = _verify.verify(
+            facts,
+            request,
+            inspect.getsource(_verify_payload),
+            f"@cuda_verify-{uuid.uuid4().hex}@",
+            os.environ,
+            _verify_workers.run,
+            _verify.HostNodes(),
+        )
+    except (OSError, _verify_workers.StoppedError) as error:
+        module.fail_json(msg=f"The GPUs could not be verified: {error}")
+    result = {"changed": False, "verification": verification, "msg": _verify.summary(verification)}
+    if verification["failure"]:
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Stands in for CuPy on a host without a GPU: NumPy computes. Without this directory on PYTHONPATH, the real one runs.
+
+Environment variable CUPY_STANDIN is a JSON object: UUID (or ``*``) to the name of a trouble, see ``TROUBLES``.
+CUPY_STANDIN_BUS_ID is the PCI address that the GPU is said to have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+__version__ = "14.2.0"
+
+TROUBLES = (
+    "busy",
+    "ecc",
+    "exit",
+    "fabric",
+    "hang",
+    "hang_with_child",
+    "lost",
+    "no_headers",
+    "noise",
+    "old_driver",
+    "out_of_memory",
+    "other_gpu",
+    "segfault",
+    "slow",
+    "wrong_kernel",
+    "wrong_matmul",
+    "wrong_sum",
+)
+UUID = os.environ["CUDA_VISIBLE_DEVICES"]
+_troubles = json.loads(os.environ.get("CUPY_STANDIN", "{}"))
+TROUBLE = _troubles.get(UUID, _troubles.get("*"))
+if TROUBLE not in (None, *TROUBLES):
+    raise ValueError(f"CUPY_STANDIN has the unknown trouble {TROUBLE}")
+
+float32 = np.float32
+asarray = np.array
+zeros_like = np.zeros_like
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's: the message begins with the name of the error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class OutOfMemoryError(MemoryError):
+    """As CuPy's."""
+
+
+class CompileException(Exception):  # noqa: N818 - CuPy's name
+    """As CuPy's."""
+
+
+class Array(np.ndarray):
+    """An array whose products and sums may be wrong or slow."""
+
+    def sum(self, *args: Any, **kwargs: Any) -> Any:
+        return super().sum(*args, **kwargs) + (1 if TROUBLE == "wrong_sum" else 0)
+
+
+def arange(stop: int) -> Any:
+    if TROUBLE == "out_of_memory":
+        raise OutOfMemoryError("Out of memory allocating 512 bytes (allocated so far: 0 bytes).")
+    return np.arange(stop).view(Array)
+
+
+def asnumpy(array: Any) -> Any:
+    found = np.array(array)
+    if TROUBLE == "wrong_matmul" and found.ndim == 2:
+        found[7, 7] = np.nan
+    return found
+
+
+class Ones:
+    """A large array of ones whose product is only pretended, in the time of a GPU with 20 TFLOP/s or far less."""
+
+    def __matmul__(self, _other: Ones) -> None:
+        time.sleep(0.2 if TROUBLE == "slow" else 0.001)
+
+
+def ones(_shape: tuple[int, int], dtype: str) -> Ones:
+    assert dtype == "f"
+    return Ones()
+
+
+class RawKernel:
+    """The one kernel of the test: square and add."""
+
+    def __init__(self, source: str, name: str) -> None:
+        assert f"void {name}(" in source
+        if TROUBLE == "no_headers":
+            raise CompileException('kernel.cu(2): catastrophic error: cannot open source file "cuda_fp16.h"')
+
+    def __call__(self, blocks: tuple[int], threads: tuple[int], arguments: tuple[Any, ...]) -> None:
+        source, target, constant, count = arguments
+        assert blocks[0] * threads[0] >= count
+        _trouble_in_kernel()
+        target[:] = source * source + constant
+        if TROUBLE == "wrong_kernel":
+            target[5] += 1
+
+
+def _trouble_in_kernel() -> None:
+    if TROUBLE == "segfault":
+        ctypes.string_at(0)
+    if TROUBLE == "exit":
+        sys.stderr.write("the library gave up\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if TROUBLE == "hang_with_child":
+        subprocess.Popen(["sleep", "600"])
+    if TROUBLE in ("hang", "hang_with_child"):
+        time.sleep(600)
+    if TROUBLE == "ecc":
+        raise CUDARuntimeError(214, "cudaErrorECCUncorrectable: uncorrectable ECC error encountered")
+
+
+def _get_device_count() -> int:
+    if TROUBLE == "noise":
+        sys.stdout.write("x" * 300000 + "\nnot a report\n@cuda_verify-@{}\nno line feed")
+        sys.stderr.write("warning\n" * 1000)
+    if TROUBLE == "lost":
+        raise CUDARuntimeError(100, "cudaErrorNoDevice: no CUDA-capable device is detected")
+    if TROUBLE == "fabric":
+        raise CUDARuntimeError(802, "cudaErrorSystemNotReady: system not yet initialized")
+    if TROUBLE == "busy":
+        raise CUDARuntimeError(46, "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable")
+    if TROUBLE == "old_driver":
+        text = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
+        raise CUDARuntimeError(35, text)
+    return 1
+
+
+def _get_device_properties(_device: int) -> dict[str, Any]:
+    domain, bus, device = os.environ.get("CUPY_STANDIN_BUS_ID", "00000000:00:06.0").split(".", maxsplit=1)[0].split(":")
+    return {
+        "name": b"Stand-in",
+        "major": 9,
+        "minor": 0,
+        "multiProcessorCount": 132,
+        "pciDomainID": int(domain, 16),
+        "pciBusID": int(bus, 16),
+        "pciDeviceID": int(device, 16) + (1 if TROUBLE == "other_gpu" else 0),
+    }
+
+
+cuda = SimpleNamespace(
+    Device=lambda _number: SimpleNamespace(use=lambda: None),
+    runtime=SimpleNamespace(
+        runtimeGetVersion=lambda: 13000,
+        driverGetVersion=lambda: 12020 if TROUBLE == "old_driver" else 13000,
+        getDeviceCount=_get_device_count,
+        getDeviceProperties=_get_device_properties,
+        deviceGetAttribute=lambda _attribute, _device: 1980000,
+        deviceSynchronize=lambda: None,
+        free=lambda _pointer: None,
+        memGetInfo=lambda: (80 << 30, 81 << 30),
+    ),
+)
