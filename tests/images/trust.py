@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""trust.py BUNDLE ROOT: the image at ROOT will trust what this machine's CA bundle trusts (proxies that inspect TLS)."""
+"""trust.py BUNDLE ROOT: makes the image at ROOT trust what a CA bundle trusts (for proxies that inspect TLS)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,213 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What `make test` runs; the Makefile makes the environment that this file runs in.
+
+Every session works on a copy of the checkout that lies where Ansible wants a collection (ansible-test refuses links).
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+CACHE = ROOT / ".cache"
+COLLECTIONS = CACHE / "collections"
+COLLECTION = COLLECTIONS / "ansible_collections/cudahub/gpu"
+BIN = Path(sys.executable).parent
+SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
+
+# The Pythons of an older ansible-core's controller, the preferred one first.
+OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"]}
+SANITY_PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
+# ansible-test looks for get-pip under this name before it downloads it.
+GET_PIP = "get_pip_25_2.py"
+
+os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+nox.needs_version = ">=2026.10"
+nox.options.default_venv_backend = "none"
+nox.options.allow_parallel = True
+nox.options.sessions = [
+    "ruff",
+    "yamllint",
+    "mypy",
+    "ansible-lint",
+    "changelog",
+    "docs",
+    "sanity",
+    *(f"molecule-{scenario}" for scenario in SCENARIOS),
+    "unit-2.21",
+    *(f"unit-{core}" for core in OLDER_CORES),
+]
+
+
+@nox.session(allow_parallel=False)
+def tree(session: nox.Session) -> None:
+    """Copy what git tracks or would track to the place of the collection."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    if COLLECTION.exists():
+        shutil.rmtree(COLLECTION)
+    for name in filter(None, listed.stdout.split("\0")):
+        source, target = ROOT / name, COLLECTION / name
+        if source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    # Tools that ask git which files there are get the same answer as in the checkout.
+    session.chdir(COLLECTION)
+    session.run("git", "init", "--quiet", external=True)
+    session.run("git", "add", "--all", external=True)
+
+
+@nox.session(allow_parallel=False)
+def images(session: nox.Session) -> None:
+    """Build the images of Molecule's hosts, if they are missing."""
+    session.run(str(ROOT / "tests/images/build"), "debian12", "debian13", external=True)
+
+
+def run(session: nox.Session, *command: str | Path, folder: Path = COLLECTION, **variables: str) -> None:
+    """Run a command in the copy, with variables that let Ansible and Python find the copy."""
+    session.chdir(folder)
+    found = {
+        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_HOME": str(CACHE / "ansible"),
+        "PYTHONPATH": str(COLLECTIONS),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    session.run(*map(str, command), env={**found, **variables}, external=True)
+
+
+@nox.session(tags=["lint"], requires=["tree"])
+def ruff(session: nox.Session) -> None:
+    """Python: rules and format."""
+    run(session, "ruff", "check", "--no-cache")
+    run(session, "ruff", "format", "--no-cache", "--check")
+
+
+@nox.session(tags=["lint"], requires=["tree"])
+def yamllint(session: nox.Session) -> None:
+    """YAML: form."""
+    run(session, "yamllint", "--strict", ".")
+
+
+@nox.session(tags=["lint"], requires=["tree"])
+def mypy(session: nox.Session) -> None:
+    """Python: types of the plugins, strictly."""
+    config, cache = COLLECTION / "pyproject.toml", CACHE / "mypy"
+    plugins = (COLLECTION / "plugins").relative_to(COLLECTIONS)
+    command = ("mypy", "--strict", f"--config-file={config}", f"--cache-dir={cache}", plugins)
+    run(session, *command, folder=COLLECTIONS, PYTHONPATH="")
+
+
+@nox.session(name="ansible-lint", tags=["lint"], requires=["tree"])
+def ansible_lint(session: nox.Session) -> None:
+    """Roles and playbooks, at the production profile."""
+    run(session, "ansible-lint", "--offline", "--nocolor", "--profile", "production")
+
+
+@nox.session(tags=["lint"], requires=["tree"])
+def changelog(session: nox.Session) -> None:
+    """Changelog fragments."""
+    run(session, "antsibull-changelog", "lint")
+
+
+@nox.session(tags=["lint"], requires=["tree"])
+def docs(session: nox.Session) -> None:
+    """Documentation of plugins and roles."""
+    run(session, "antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", ".")
+
+
+@nox.session(requires=["tree"])
+def sanity(session: nox.Session) -> None:
+    """ansible-test's sanity tests, with every Python of this machine that it supports."""
+    home, pythons = CACHE / "sanity-home", CACHE / "pythons"
+    shutil.rmtree(pythons, ignore_errors=True)
+    pythons.mkdir(parents=True)
+    for version in SANITY_PYTHONS:
+        answer = subprocess.run(
+            [ROOT / "tests/tools/find-python", version], capture_output=True, text=True, check=False
+        )
+        if answer.returncode == 0:
+            (pythons / f"python{version}").symlink_to(answer.stdout.strip())
+        else:
+            session.warn(f"Not run with Python {version}: this machine has none.")
+    write_pip_config(home / ".config/pip/pip.conf")
+    (home / ".ansible/test/cache").mkdir(parents=True, exist_ok=True)
+    shutil.copy2(ROOT / "tests/tools/get_pip.py", home / ".ansible/test/cache" / GET_PIP)
+    command = ("ansible-test", "sanity", "--color", "no", "--junit")
+    run(session, *command, HOME=str(home), PATH=f"{pythons}{os.pathsep}{os.environ['PATH']}", PYTHONPATH="")
+    if not list((COLLECTION / "tests/output/junit").glob("*.xml")):
+        session.error("ansible-test ran no test at all.")
+
+
+def write_pip_config(path: Path) -> None:
+    """Write pip's settings of this user and of PIP_... variables, which ansible-test doesn't pass on, into a file."""
+    config = configparser.RawConfigParser()
+    config.read([Path("~/.pip/pip.conf").expanduser(), Path("~/.config/pip/pip.conf").expanduser()])
+    if not config.has_section("global"):
+        config.add_section("global")
+    for name, value in os.environ.items():
+        if name.startswith("PIP_") and name != "PIP_CONFIG_FILE":
+            config.set("global", name.removeprefix("PIP_").lower().replace("_", "-"), value)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        config.write(file)
+
+
+def unit_tests(session: nox.Session, bin_folder: Path) -> None:
+    """Run the unit tests in an environment."""
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    pytest = (bin_folder / "python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2")
+    run(session, *pytest, *(session.posargs or ["tests/unit"]), PATH=path)
+
+
+@nox.session(name="unit-2.21", tags=["unit"], requires=["tree"])
+def unit(session: nox.Session) -> None:
+    """Unit tests on the ansible-core that everything else runs with."""
+    unit_tests(session, BIN)
+
+
+def older_unit(core: str) -> Callable[[nox.Session], None]:
+    """Return a session of the unit tests on an older ansible-core, in an environment of its own."""
+
+    def session_of_core(session: nox.Session) -> None:
+        """Unit tests on an older ansible-core."""
+        folder = CACHE / f"venv-{core}"
+        requirements = ROOT / f"tests/requirements/core-{core}.txt"
+        session.run(str(ROOT / "tests/tools/venv"), str(folder), str(requirements), *OLDER_CORES[core], external=True)
+        unit_tests(session, folder / "bin")
+
+    return session_of_core
+
+
+def molecule(scenario: str) -> Callable[[nox.Session], None]:
+    """Return a session that tests a scenario of Molecule."""
+
+    def session_of_scenario(session: nox.Session) -> None:
+        """Molecule scenario."""
+        command = ("molecule", "--base-config", ".config/molecule/config.yml", "test", "--scenario-name", scenario)
+        run(
+            session, *command,
+            MOLECULE_GLOB="molecule/*/molecule.yml",
+            MOLECULE_COMMAND_BORDERS="false",
+            MOLECULE_EPHEMERAL_DIRECTORY=str(CACHE / "molecule" / scenario),
+        )  # fmt: skip
+
+    return session_of_scenario
+
+
+for _core in OLDER_CORES:
+    nox.session(older_unit(_core), name=f"unit-{_core}", tags=["unit"], requires=["tree"])
+for _scenario in SCENARIOS:
+    nox.session(molecule(_scenario), name=f"molecule-{_scenario}", tags=["molecule"], requires=["tree", "images"])
