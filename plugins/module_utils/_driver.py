@@ -26,6 +26,7 @@ PROC_VERSION = "/proc/driver/nvidia/version"
 MODULE_VERSION = "/sys/module/nvidia/version"
 DKMS = "/var/lib/dkms"
 LIBRARY_DIRS = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib", "/usr/local/lib")
+COMMAND_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 LIBRARY_CONF = "/etc/ld.so.conf.d"
 
 _VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
@@ -147,7 +148,7 @@ def _modinfo(path: str) -> str | None:
             text=True,
             check=False,
             timeout=20,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            env={"PATH": COMMAND_PATH},
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -379,8 +379,9 @@ def _kernel_view(files: Files, bus_id: str | None) -> dict[str, str]:
         return {}
     domain, rest = bus_id.lower().split(":", 1)
     text = files.read(f"{PROC_GPUS}/{int(domain, 16):04x}:{rest}/information")
-    pairs = (line.split(":", 1) for line in (text or "").splitlines() if ":" in line)
-    return {key.strip(): value.strip() for key, value in pairs if value.strip() and "?" not in value}
+    pairs = (line.partition(":")[::2] for line in (text or "").splitlines())
+    known = {key.strip(): value.strip() for key, value in pairs if "?" not in value}
+    return {key: value for key, value in known.items() if value not in ("", "Unknown")}
 
 
 def _number(text: str | None) -> int | None:
@@ -388,8 +389,8 @@ def _number(text: str | None) -> int | None:
 
 
 def _processes(values: t.Mapping[str, t.Any]) -> int | None:
-    counts = [values[name] for name in ("compute_processes", "graphics_processes") if name in values]
-    return sum(counts) if counts else None
+    lists = [values[name] for name in ("compute_processes", "graphics_processes") if name in values]
+    return len(set().union(*lists)) if lists else None
 
 
 def _mig_capabilities(files: Files) -> dict[str, int]:

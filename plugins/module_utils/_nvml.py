@@ -439,6 +439,10 @@ def _list(value: Answer) -> list[t.Any]:
     return list(value)
 
 
+def _pids(processes: Answer) -> list[int]:
+    return [int(process.pid) for process in processes]
+
+
 def _bus_id(pci: Answer) -> str:
     return str(_plain(pci.busId)).upper()
 
@@ -512,8 +516,8 @@ DEVICE = (
     ),
     Read("recovery_action", "nvmlDeviceGetFieldValues", ([RECOVERY_ACTION_FIELD],), _field_value),
     Read("cpu_mask", "nvmlDeviceGetCpuAffinity", (CPU_WORDS,), _list),
-    Read("compute_processes", "nvmlDeviceGetComputeRunningProcesses", convert=len),
-    Read("graphics_processes", "nvmlDeviceGetGraphicsRunningProcesses", convert=len),
+    Read("compute_processes", "nvmlDeviceGetComputeRunningProcesses", convert=_pids),
+    Read("graphics_processes", "nvmlDeviceGetGraphicsRunningProcesses", convert=_pids),
 )
 
 INSTANCE = (
