@@ -1,0 +1,203 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the collection says of real GPUs is what nvidia-smi says, and they are proven."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
+    from collections.abc import Callable
+
+    from conftest import Host
+
+QUICK_SECONDS = 5.0
+ROUNDS = 7
+ANSWERS = {"Enabled": True, "Disabled": False, "Yes": True, "No": False, "N/A": None}
+
+
+def _number(text: str) -> float | None:
+    found = re.match(r"-?[\d.]+", text)
+    return float(found.group()) if found else None
+
+
+def _sum(*paths: str) -> Callable[[ET.Element], float | None]:
+    def total(gpu: ET.Element) -> float | None:
+        numbers = [number for path in paths if (number := _number(gpu.findtext(path, "N/A"))) is not None]
+        return sum(numbers) if numbers else None
+
+    return total
+
+
+def _answer(path: str) -> Callable[[ET.Element], bool | None]:
+    return lambda gpu: ANSWERS[gpu.findtext(path, "N/A")]
+
+
+def _text(path: str) -> Callable[[ET.Element], str | None]:
+    return lambda gpu: gpu.findtext(path)
+
+
+def _device_id(gpu: ET.Element) -> str:
+    both = gpu.findtext("pci/pci_device_id", "").lower()
+    return f"{both[4:]}:{both[:4]}"
+
+
+def _get(gpu: dict[str, Any], path: str) -> Any:
+    value: Any = gpu
+    for key in path.split("."):
+        value = value if value is None else value[key]
+    return value
+
+
+ERRORS = "ecc_errors/{}/{}"
+UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
+CORRECTED = ("sram_correctable", "dram_correctable")
+FIELDS: dict[str, Callable[[ET.Element], Any]] = {
+    "uuid": _text("uuid"),
+    "minor": _sum("minor_number"),
+    "name": _text("product_name"),
+    "architecture": _text("product_architecture"),
+    "pci_bus_id": _text("pci/pci_bus_id"),
+    "pci_device_id": _device_id,
+    "mig.enabled": _answer("mig_mode/current_mig"),
+    "mig.pending": _answer("mig_mode/pending_mig"),
+    "ecc.enabled": _answer("ecc_mode/current_ecc"),
+    "ecc.pending": _answer("ecc_mode/pending_ecc"),
+    "ecc.corrected_volatile": _sum(*(ERRORS.format("volatile", name) for name in CORRECTED)),
+    "ecc.uncorrected_volatile": _sum(*(ERRORS.format("volatile", name) for name in UNCORRECTED)),
+    "ecc.corrected_aggregate": _sum(*(ERRORS.format("aggregate", name) for name in CORRECTED)),
+    "ecc.uncorrected_aggregate": _sum(*(ERRORS.format("aggregate", name) for name in UNCORRECTED)),
+    "ecc.remapped_rows.correctable": _sum("remapped_rows/remapped_row_corr"),
+    "ecc.remapped_rows.uncorrectable": _sum("remapped_rows/remapped_row_unc"),
+    "ecc.remapped_rows.pending": _answer("remapped_rows/remapped_row_pending"),
+    "ecc.remapped_rows.failed": _answer("remapped_rows/remapped_row_failure"),
+    "ecc.retired_pages_pending": _answer("retired_pages/pending_retirement"),
+    "power_limit_watts": _sum("gpu_power_readings/current_power_limit"),
+}
+
+
+def test_facts_are_those_of_nvidia_smi(host: Host) -> None:
+    facts = host.task("cudahub.gpu.gpu_facts")["ansible_facts"]["gpu"]
+    smi = host.smi()
+    cards = smi.findall("gpu")
+    expected = [{name: read(card) for name, read in FIELDS.items()} for card in cards]
+    assert [{name: _get(gpu, name) for name in FIELDS} for gpu in facts["gpus"]] == expected
+    memory = [_number(card.findtext("fb_memory_usage/total", "")) for card in cards]
+    assert [gpu["memory_bytes"] >> 20 for gpu in facts["gpus"]] == memory
+    assert facts["driver"]["state"] == "ok"
+    assert facts["driver"]["loaded_version"] == smi.findtext("driver_version")
+    assert facts["driver"]["library_version"] == smi.findtext("driver_version")
+    assert facts["driver"]["cuda_version"] == smi.findtext("cuda_version")
+    assert facts["count"] == facts["visible_count"] == int(smi.findtext("attached_gpus", "0"))
+    assert facts["simulated"] is False
+
+
+def test_facts_take_no_longer_than_nvidia_smi(host: Host) -> None:
+    gather = (
+        "import time; start = time.perf_counter();"
+        " from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu;"
+        " _gpu.gather([], 20.0).as_dict(); print(time.perf_counter() - start)"
+    )
+    facts, smi = [], []
+    environment = {**host.environment(), "PYTHONPATH": str(host.directory / "collections")}
+    for _round in range(ROUNDS):
+        facts.append(float(subprocess.check_output([host.python, "-c", gather], env=environment, text=True)))
+        start = time.perf_counter()
+        host.smi()
+        smi.append(time.perf_counter() - start)
+    ours, theirs = statistics.median(facts), statistics.median(smi)
+    host.measured.append(f"gpu_facts {ours:.3f} s, nvidia-smi -q -x {theirs:.3f} s, ratio {ours / theirs:.2f}")
+    assert ours <= theirs
+
+
+@pytest.mark.parametrize("name", ["verify.yml", "site.yml"])
+def test_a_playbook_proves_every_gpu_and_changes_nothing(host: Host, name: str) -> None:
+    run = host.playbook(f"cudahub.gpu.{name[:-4]}", nvidia_driver_source="preinstalled")
+    assert run.returncode == 0, run.output
+    assert run.changed == 0
+    verification = run.facts["gpu_verification"]
+    uuids = [card.findtext("uuid") for card in host.smi().findall("gpu")]
+    assert verification["verified"] is True
+    assert verification["simulated"] is False
+    assert [(gpu["uuid"], gpu["verdict"]) for gpu in verification["gpus"]] == [(uuid, "passed") for uuid in uuids]
+    for gpu in verification["gpus"]:
+        assert [check["name"] for check in gpu["checks"]] == [
+            "context",
+            "arange_sum",
+            "compile",
+            "matmul",
+            "matmul_rate",
+        ]
+        assert gpu["checks"][1]["figure"] == [3, 12]
+        host.measured.append(
+            f"{name} {gpu['uuid']}: {gpu['seconds']:.2f} s; "
+            + ", ".join(f"{c['name']} {c['seconds']:.2f} s ({c['figure']} {c['unit'] or ''})" for c in gpu["checks"])
+        )
+    host.measured.append(
+        f"{name}: {len(uuids)} GPUs verified in {verification['seconds']:.2f} s with {verification['runtime']},"
+        f" ansible-playbook took {run.seconds:.1f} s"
+    )
+    assert verification["seconds"] < QUICK_SECONDS
+
+
+def test_the_module_verifies_by_itself(host: Host) -> None:
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python)
+    assert result["verification"]["verified"] is True
+    assert result["changed"] is False
+
+
+def test_a_gpu_that_vanished_is_named(host: Host) -> None:
+    uuids = [card.findtext("uuid") for card in host.smi().findall("gpu")]
+    lost = "GPU-00000000-0000-4000-8000-0000000fffff"
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, gpus=[*uuids, lost])
+    assert result["failed"] is True
+    assert [gpu["verdict"] for gpu in result["verification"]["gpus"]] == ["passed"] * len(uuids) + ["failed"]
+    assert result["verification"]["failure"]["kind"] == "gpu_lost"
+    assert lost in result["msg"]
+
+
+def test_a_full_gpu_is_told_from_a_broken_one(host: Host) -> None:
+    card = host.smi().findall("gpu")[0]
+    uuid = card.findtext("uuid", "")
+    hog = (
+        "import cupy, sys, time\n"
+        "held, size = [], 1 << 34\n"
+        "while size >= 1 << 20:\n"
+        "    try: held.append(cupy.cuda.alloc(size))\n"
+        "    except cupy.cuda.memory.OutOfMemoryError: size >>= 1\n"
+        "print('full', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = ["env", f"CUDA_VISIBLE_DEVICES={uuid}", host.python, "-c", hog]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "full\n"
+        result = host.task("cudahub.gpu.cuda_verify", python=host.python, gpus=[uuid])
+        process.communicate("")
+    assert result["verification"]["failure"]["kind"] == "out_of_memory", result["msg"]
+    assert uuid in result["msg"]
+
+
+def test_a_worker_that_hangs_on_a_gpu_is_killed(host: Host) -> None:
+    uuid = host.smi().findall("gpu")[0].findtext("uuid")
+    # CuPy is imported in 0.3 s at best, and with less time there is no answer.
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, gpus=[uuid], timeout=0.2)
+    assert result["verification"]["failure"]["kind"] == "timeout"
+    assert result["verification"]["seconds"] < QUICK_SECONDS
+
+
+def test_the_python_that_ansible_uses_is_the_one_that_runs(host: Host) -> None:
+    version = subprocess.check_output(
+        [host.python, "-c", "import platform; print(platform.python_version())"], text=True
+    )
+    assert host.task("cudahub.gpu.cuda_verify")["verification"]["runtime"]["python"] == version.strip(), sys.version
