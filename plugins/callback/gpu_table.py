@@ -51,7 +51,7 @@ from ansible import constants
 from ansible.plugins.callback import CallbackBase
 from ansible.utils.display import get_text_width
 
-from ansible_collections.cudahub.gpu.plugins.plugin_utils._table import Fleet, Level, is_verification, render
+from ansible_collections.cudahub.gpu.plugins.plugin_utils._table import Fleet, Level, render
 
 if TYPE_CHECKING:
     from ansible.executor.stats import AggregateStats
@@ -85,8 +85,6 @@ class CallbackModule(CallbackBase):
         self._collect(result)
         host = result.host.get_name()
         message = self._failed_items.pop(host, None) or result.result.get("msg") or "no message"
-        if is_verification(result.result.get("verification")) and result.result["verification"]["gpus"]:
-            message = "not every GPU is verified"  # each has a sentence of its own
         if not ignore_errors:
             self._last_failures[host] = f'task "{result.task.get_name()}": {message}'
 

@@ -276,11 +276,17 @@ def rows(fleet: Iterable[Host]) -> list[Row]:
 
 
 def sentences(fleet: Iterable[Host]) -> list[Line]:
-    """One sentence for each problem, each said once."""
+    """One sentence for each problem, each said once: what made a host fail isn't repeated."""
     found: dict[str, Level] = {}
     for host in fleet:
+        ended = clean(host.failed or "")
         for text, level in _host_sentences(host):
-            found.setdefault(clean(text), level)
+            if clean(text) not in ended:
+                found.setdefault(f"{host.name}: {clean(text)}", level)
+        if host.unreachable is not None:
+            found[f"{host.name} is unreachable: {clean(host.unreachable)}"] = "error"
+        elif ended:
+            found[f"{host.name} failed: {ended}"] = "error"
     return [Line(text, level) for text, level in found.items()]
 
 
@@ -288,22 +294,15 @@ def _host_sentences(host: Host) -> Iterator[tuple[str, Level]]:
     facts = host.facts or {}
     driver = facts.get("driver") or {}
     if host.gpus and driver.get("state") != "ok" and driver.get("reason"):
-        yield f"{host.name}: {driver['reason']}", "error"
-    for problem in facts.get("problems") or []:
-        yield f"{host.name}: {problem.get('message')}", _severity([problem])
-    for gpu in host.gpus:
-        for problem in gpu.get("problems") or []:
-            yield f"{host.name}: {problem.get('message')}", _severity([problem])
-    for verdict in host.verdicts.values():
-        if verdict.message and not host.simulated:
-            level: Level = "error" if verdict.verdict == "failed" else "warning"
-            yield f"{host.name}: not verified: {verdict.message}", level
-    if host.failure and host.failure.message:
-        yield f"{host.name}: not verified: {host.failure.message}", "error"
-    if host.unreachable is not None:
-        yield f"{host.name} is unreachable: {host.unreachable}", "error"
-    elif host.failed is not None:
-        yield f"{host.name} failed: {host.failed}", "error"
+        yield str(driver["reason"]), "error"
+    for holder in (facts, *host.gpus):
+        for problem in holder.get("problems") or []:
+            yield str(problem.get("message")), _severity([problem])
+    if host.simulated:
+        return
+    for verdict in (*host.verdicts.values(), host.failure):
+        if verdict and verdict.verdict != "passed" and verdict.message:
+            yield verdict.message, "error" if verdict.verdict == "failed" else "warning"
 
 
 def summary(fleet: Iterable[Host]) -> str:

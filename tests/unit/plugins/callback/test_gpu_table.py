@@ -115,8 +115,8 @@ def test_whole_run(play: Play) -> None:
         "c | - | - | - | - | - | unreachable | -",
     ]
     assert '* a failed: task "Loop": item 1' in output
-    assert "* b: not verified: The GPU fell off the bus." in output
-    assert '* b failed: task "Prove": not every GPU is verified' in output
+    assert "* b: The GPU fell off the bus." in output
+    assert '* b failed: task "Prove": Not every GPU computes.' in output
     assert "* c is unreachable: " in output
     assert "fallen" not in output
     assert "3 hosts (1 unreachable, 2 failed), 4 GPUs: 1 verified, 2 not verified, 1 failed verification." in output

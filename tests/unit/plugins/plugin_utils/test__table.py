@@ -108,7 +108,7 @@ def test_failure_of_the_whole_verification_counts_for_every_gpu() -> None:
     fleet = fleet_of(a=facts(gpu(0), gpu(1)))
     fleet.add_result("a", verification(failure={"kind": "interpreter_broken", "message": "Python does not start."}))
     assert [row["VERIFIED"] for row in cells(fleet)] == ["no: interpreter_broken"] * 2
-    assert text(table.sentences(fleet)) == "a: not verified: Python does not start."
+    assert text(table.sentences(fleet)) == "a: Python does not start."
 
 
 def test_failure_of_one_gpu_is_not_that_of_another() -> None:
@@ -116,7 +116,7 @@ def test_failure_of_one_gpu_is_not_that_of_another() -> None:
     fleet = fleet_of(a=facts(gpu(0), gpu(1)))
     fleet.add_result("a", verification(verdict("GPU-0", "failed", failure=lost), failure=lost))
     assert [row["VERIFIED"] for row in cells(fleet)] == ["no: gpu_lost", "-"]
-    assert text(table.sentences(fleet)) == "a: not verified: GPU-0 is gone."
+    assert text(table.sentences(fleet)) == "a: GPU-0 is gone."
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,14 @@ def test_problems_give_health_colour_and_one_sentence_each() -> None:
         table.Line("a: GPU is slowed down", "warning"),
         table.Line("b: Reboot it.", "error"),
     ]
+
+
+def test_what_made_a_host_fail_is_not_repeated() -> None:
+    lost = {"kind": "gpu_lost", "message": "GPU-0 is gone."}
+    fleet = fleet_of(a=facts(gpu(0), gpu(1)))
+    fleet.add_result("a", verification(verdict("GPU-0", "failed", failure=lost), failure=lost))
+    fleet.host("a").failed = 'task "Judge": a is not verified. GPU-0\n is gone.'
+    assert text(table.sentences(fleet)) == 'a failed: task "Judge": a is not verified. GPU-0 is gone.'
 
 
 def test_gpu_seen_on_pci_only_shows_what_is_known() -> None:
