@@ -17,6 +17,7 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
@@ -213,6 +214,7 @@ def _from_venv(venv: str) -> t.Callable[[], ModuleType | None]:
             if spec is None or spec.loader is None:
                 continue
             module = importlib.util.module_from_spec(spec)
+            sys.modules[MODULE] = module  # pynvml looks itself up
             spec.loader.exec_module(module)
             return module
         return None
