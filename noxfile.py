@@ -132,7 +132,8 @@ def docs(session: nox.Session) -> None:
 def sanity(session: nox.Session) -> None:
     """ansible-test's sanity tests, with every Python of this machine that it supports."""
     home, pythons = CACHE / "sanity-home", CACHE / "pythons"
-    shutil.rmtree(pythons, ignore_errors=True)
+    if pythons.exists():
+        shutil.rmtree(pythons)
     pythons.mkdir(parents=True)
     for version in SANITY_PYTHONS:
         answer = subprocess.run(

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Modules are documented and reachable, and the playbooks parse."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collection_layout import MODULES, PLAYBOOKS, ROLES, ROOT, load, run
+
+each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+
+
+def documentation(module: Path, part: str) -> Any:
+    """Return DOCUMENTATION, EXAMPLES or RETURN of a module."""
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == [part]:
+            return yaml.safe_load(ast.literal_eval(node.value))
+    raise AssertionError(f"{module.name} has no {part}")
+
+
+@each_module
+def test_documentation(module: Path) -> None:
+    described = documentation(module, "DOCUMENTATION")
+    assert described["module"] == module.stem
+    assert described["version_added"] == "0.1.0"
+    assert described["short_description"]
+
+
+@each_module
+def test_return_values_are_described(module: Path) -> None:
+    returned = documentation(module, "RETURN")
+    assert returned
+    for name, value in fields(returned):
+        assert value.get("description"), f"{name} is not described"
+        assert value.get("type"), f"{name} has no type"
+
+
+def fields(values: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the described values, those inside of others included."""
+    for name, value in values.items():
+        yield f"{parent}{name}", value
+        yield from fields(value.get("contains", {}), f"{parent}{name}.")
+
+
+@each_module
+def test_examples_use_the_module_as_documented(module: Path) -> None:
+    action = f"cudahub.gpu.{module.stem}"
+    options = set(documentation(module, "DOCUMENTATION").get("options", {}))
+    used = [task[action] or {} for task in tasks(documentation(module, "EXAMPLES")) if action in task]
+    assert used != [], "no example uses the module"
+    for arguments in used:
+        assert set(arguments) <= options
+
+
+def tasks(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks in a list of tasks, of blocks or of plays."""
+    for entry in value:
+        inner = [entry.get(name) for name in ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always")]
+        if any(inner):
+            for part in filter(None, inner):
+                yield from tasks(part)
+        else:
+            yield entry
+
+
+def test_action_group_names_every_module() -> None:
+    groups = load(ROOT / "meta/runtime.yml")["action_groups"]
+    assert sorted(groups["gpu"]) == [module.stem for module in MODULES]
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.stem)
+def test_playbook_parses(playbook: Path) -> None:
+    run("ansible-playbook", "--syntax-check", "-i", "localhost,", playbook)
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_every_entry_point_parses(role: Path, tmp_path: Path) -> None:
+    """On this ansible-core, too: imported, so that all tasks are read."""
+    play = {
+        "name": "All entry points",
+        "hosts": "localhost",
+        "gather_facts": False,
+        "tasks": [
+            {"ansible.builtin.import_role": {"name": f"cudahub.gpu.{role.name}", "tasks_from": path.name}}
+            for path in sorted((role / "tasks").glob("*.yml"))
+        ],
+    }
+    playbook = tmp_path / "all.yml"
+    playbook.write_text(yaml.safe_dump([play]), encoding="utf-8")
+    run("ansible-playbook", "--syntax-check", "-i", "localhost,", playbook)
