@@ -200,6 +200,7 @@ class GpuFacts:
     count: int
     visible_count: int
     problems: list[Problem]
+    pynvml: str | None
     simulated: bool
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -293,6 +294,7 @@ def assemble(
         count=len(gpus),
         visible_count=sum(1 for reading in report.devices if reading["error"] is None and not _lost(reading)),
         problems=_host_problems(driver, gpus),
+        pynvml=report.binding,
         simulated=simulated,
     )
 

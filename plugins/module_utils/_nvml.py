@@ -97,6 +97,10 @@ class NvmlError(Exception):
 class Nvml(t.Protocol):
     """The library, as far as the facts need it."""
 
+    @property
+    def origin(self) -> str | None:
+        """The file of the binding."""
+
     def call(self, function: str, *args: Handle) -> Answer:
         """Call a function of the binding. Raises NvmlError."""
 
@@ -109,6 +113,10 @@ class Pynvml:
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
+
+    @property
+    def origin(self) -> str | None:
+        return self._module.__file__
 
     def call(self, function: str, *args: Handle) -> Answer:
         implementation = getattr(self._module, function, None)
@@ -148,12 +156,14 @@ class InstanceReading(t.TypedDict):
 class Report:
     """What came back from NVML.
 
+    :ivar binding: the file of the Python binding
     :ivar missing_binding: a sentence, when the Python binding could not be loaded
     :ivar failure: a sentence, when the child hung, crashed or failed
     :ivar init_error: NVML's code, when the library could not be started
     :ivar finished: whether every GPU was read
     """
 
+    binding: str | None = None
     missing_binding: str | None = None
     failure: str | None = None
     init_error: int | None = None
@@ -296,7 +306,9 @@ def _child(load: t.Callable[[], Nvml], write_end: int) -> t.NoReturn:
 
     status = 0
     try:
-        read(load(), send)
+        nvml = load()
+        send({"binding": nvml.origin})
+        read(nvml, send)
     except ImportError as error:
         send({"missing_binding": str(error)})
     except Exception as error:  # noqa: BLE001 - the parent tells it

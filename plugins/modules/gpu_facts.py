@@ -493,6 +493,11 @@ ansible_facts:
           type: list
           elements: dict
           contains: *problem
+        pynvml:
+          description: File of the Python binding of NVML that was used; null if none was found.
+          returned: always
+          type: str
+          sample: /opt/cudahub/nvml/lib/python3.13/site-packages/pynvml.py
         simulated:
           description: Whether the GPUs are made up by the role P(cudahub.gpu.gpu_simulator#role). They can't compute.
           returned: always

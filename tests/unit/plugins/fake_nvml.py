@@ -33,6 +33,10 @@ class FakeNvml:
         self.calls: list[str] = []
         self.simulator = simulator
 
+    @property
+    def origin(self) -> str | None:
+        return __file__
+
     def change(self, device: int, function: str, value: t.Any) -> FakeNvml:
         """Let a function answer otherwise for a device."""
         self.devices[device][function] = {"value": value}

@@ -49,6 +49,7 @@ def test_healthy_machine() -> None:
     result, pid = child_report(lambda: recorded("h200x4"))
     assert result.answered
     assert result.finished
+    assert result.binding == recorded("h200x4").origin
     assert (result.driver_version, result.library_version, result.cuda_version) == ("580.159.04", "580.159.04", 13000)
     assert [device["index"] for device in result.devices] == [0, 1, 2, 3]
     assert result.devices[2]["values"]["pci"] == {"bus_id": "00000000:00:08.0", "device_id": 0x233510DE}
