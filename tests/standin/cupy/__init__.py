@@ -92,7 +92,7 @@ def asnumpy(array: Any) -> Any:
 class Ones:
     """A large array of ones whose product is only pretended, in the time of a GPU with 20 TFLOP/s or far less."""
 
-    def __matmul__(self, _other: Ones) -> None:
+    def __matmul__(self, _other: Ones) -> None:  # noqa: D105
         time.sleep(0.2 if TROUBLE == "slow" else 0.001)
 
 

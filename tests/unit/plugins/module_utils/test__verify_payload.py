@@ -1,0 +1,150 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The payload in a process of its own, as cuda_verify runs it, with a stand-in for CuPy."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import venv
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _verify, _verify_payload
+from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import gpu, run_standin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHECKS = ["context", "arange_sum", "compile", "matmul", "matmul_rate"]
+
+
+def test_a_gpu_that_computes_passes() -> None:
+    result = run_standin({}, gpu())
+    assert result["verified"] is True, _verify.summary(result)
+    (found,) = result["gpus"]
+    assert found["verdict"] == "passed"
+    assert [check["name"] for check in found["checks"]] == CHECKS
+    assert all(check["passed"] for check in found["checks"])
+    figures = {check["name"]: check["figure"] for check in found["checks"]}
+    assert figures["context"] == 80 << 10
+    assert figures["arange_sum"] == [3, 12]
+    assert figures["compile"] == 0
+    assert 0 < figures["matmul"] < 1e-6
+    assert 5 < figures["matmul_rate"] < 20
+    assert result["runtime"]["cupy"] == "14.2.0"
+    assert (result["runtime"]["cuda_runtime"], result["runtime"]["cuda_driver"]) == ("13.0", "13.0")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "wrong", "words"),
+    [
+        ("wrong_sum", "wrong_result", ["arange_sum"], "[4.0, 13.0]"),
+        ("wrong_kernel", "wrong_result", ["compile"], "1 wrong elements of 262144"),
+        ("wrong_matmul", "wrong_result", ["matmul"], "nan"),
+        ("other_gpu", "wrong_result", ["context"], "the first at 00000000:00:07.0"),
+        ("slow", "slow", ["matmul_rate"], "less than 5% of the peak of 66.9 TFLOP/s"),
+        ("out_of_memory", "out_of_memory", ["arange_sum"], "nvidia-smi"),
+        ("no_headers", "library_missing", ["compile"], "cuda_fp16.h"),
+        ("old_driver", "driver_too_old", ["context"], "a driver for CUDA 12.2"),
+        ("fabric", "driver_unusable", ["context"], "fabric manager"),
+        ("busy", "permission", ["context"], "compute mode"),
+        ("lost", "gpu_lost", ["context"], "kernel log"),
+        ("ecc", "gpu_lost", ["compile"], "uncorrectable"),
+        ("segfault", "crashed", [], "SIGSEGV in step 'compile'"),
+        ("exit", "crashed", [], "status 3 in step 'compile'. It last said: the library gave up"),
+    ],
+)
+def test_trouble_is_named(trouble: str, kind: str, wrong: list[str], words: str) -> None:
+    result = run_standin({"GPU-1": trouble}, gpu(0), gpu(1))
+    assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed"]
+    found = result["gpus"][1]
+    assert found["failure"]["kind"] == kind
+    assert words in found["failure"]["message"]
+    assert "GPU-1" in found["failure"]["message"] or sys.executable in found["failure"]["message"]
+    assert [check["name"] for check in found["checks"] if not check["passed"]] == wrong
+    assert result["verified"] is False
+
+
+@pytest.mark.parametrize("trouble", ["hang", "hang_with_child"])
+def test_a_worker_that_hangs_is_killed_and_the_others_pass(trouble: str) -> None:
+    result = run_standin({"GPU-1": trouble}, gpu(0), gpu(1), timeout=3)
+    assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed"]
+    assert result["failure"]["kind"] == "timeout"
+    assert "in step 'compile'" in result["failure"]["message"]
+    assert [check["name"] for check in result["gpus"][1]["checks"]] == CHECKS[:2]
+    assert 3 <= result["seconds"] < 5
+
+
+def test_noise_on_both_streams_does_not_hide_the_report() -> None:
+    assert run_standin({"*": "noise"}, gpu())["verified"] is True
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> str:
+    """An interpreter without any package."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    return str(tmp_path / "venv" / "bin" / "python")
+
+
+def test_missing_libraries(bare_python: str) -> None:
+    result = run_standin({}, gpu(), python=bare_python)
+    assert result["failure"] == {
+        "kind": "library_missing",
+        "message": f"{bare_python} has no numpy: {bare_python} -m pip install 'cupy-cuda13x[ctk]==14.2.0'",
+    }
+
+
+def test_a_broken_interpreter(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'Fatal Python error: no encodings' >&2\nexit 1\n", encoding="ascii")
+    broken.chmod(0o755)
+    result = run_standin({}, gpu(), python=str(broken))
+    assert result["failure"]["kind"] == "interpreter_broken"
+    assert "It last said: Fatal Python error: no encodings" in result["failure"]["message"]
+
+
+def test_an_interpreter_that_crashes(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nkill -SEGV $$\n", encoding="ascii")
+    broken.chmod(0o755)
+    result = run_standin({}, gpu(), python=str(broken))
+    assert result["failure"]["kind"] == "crashed"
+    assert "SIGSEGV before it could test GPU GPU-0" in result["failure"]["message"]
+
+
+def test_the_payload_imports_nothing_but_the_standard_library() -> None:
+    tree = ast.parse(inspect.getsource(_verify_payload), feature_version=(3, 9))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in imported} <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "multiprocessors", "megahertz", "teraflops"),
+    [
+        (9, 0, 132, 1980, 66.9),  # H100 SXM
+        (8, 0, 108, 1410, 19.5),  # A100
+        (7, 0, 80, 1530, 15.7),  # V100
+        (7, 5, 40, 1590, 8.1),  # T4
+        (8, 9, 128, 2520, 82.6),  # RTX 4090
+        (12, 0, 170, 2407, 104.8),  # RTX 5090
+    ],
+)
+def test_peak_is_the_datasheets(major: int, minor: int, multiprocessors: int, megahertz: int, teraflops: float) -> None:
+    peak = _verify_payload.fp32_peak(major, minor, multiprocessors, megahertz * 1e6)
+    assert peak is not None
+    assert round(peak / 1e12, 1) == teraflops
+
+
+def test_an_unknown_architecture_has_no_peak() -> None:
+    assert _verify_payload.fp32_peak(42, 0, 100, 1e9) is None
+
+
+@pytest.mark.parametrize(("number", "text"), [(13020, "13.2"), (12080, "12.8"), (0, None)])
+def test_cuda_version(number: int, text: str | None) -> None:
+    assert _verify_payload.cuda_version(number) == text

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module's options, and that it returns what it documents."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu, _verify
+from ansible_collections.cudahub.gpu.plugins.modules import cuda_verify
+from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import STANDIN, facts, gpu, mig_gpu
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Documented = dict[str, dict[str, Any]]
+TYPES = {"str": str, "int": int, "float": (int, float), "bool": bool, "dict": dict, "list": list, "raw": object}
+
+
+class Gathered:
+    """What _gpu.gather gives."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._found = found
+
+    def as_dict(self) -> dict[str, Any]:
+        return self._found
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.setenv("PYTHONPATH", str(STANDIN))
+
+    def run_module(found: dict[str, Any], **options: Any) -> dict[str, Any]:
+        monkeypatch.setattr(_gpu, "gather", lambda _venvs, _timeout: Gathered(found))
+        with patch_module_args(options), pytest.raises(SystemExit) as exit_:
+            cuda_verify.main()
+        result: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert bool(result.get("failed")) == bool(exit_.value.code)
+        return result
+
+    return run_module
+
+
+def check_documented(value: Any, documented: Documented, path: str = "") -> None:
+    assert set(value) == set(documented), path
+    for name, entry in documented.items():
+        found = value[name]
+        if found is None:
+            continue
+        assert isinstance(found, TYPES[entry["type"]]), f"{path}.{name}"
+        if "contains" in entry:
+            for item in found if entry["type"] == "list" else [found]:
+                check_documented(item, entry["contains"], f"{path}.{name}")
+
+
+@pytest.mark.parametrize("troubles", [{}, {"GPU-1": "wrong_sum"}, {"GPU-0": "segfault"}])
+@pytest.mark.parametrize("simulated", [True, False])
+def test_what_is_returned_is_documented(
+    run: Any, monkeypatch: pytest.MonkeyPatch, troubles: dict[str, str], simulated: bool
+) -> None:
+    monkeypatch.setenv("CUPY_STANDIN", json.dumps(troubles))
+    result = run(facts(gpu(0), gpu(1), mig_gpu(2), simulated=simulated), python=sys.executable)
+    documented = yaml.safe_load(cuda_verify.RETURN)
+    assert result["changed"] is False
+    check_documented({name: result[name] for name in documented}, documented)
+    assert result["verification"]["verified"] is (not simulated and not troubles)
+    assert bool(result.get("failed")) is (not simulated and bool(troubles))
+
+
+def test_a_failure_names_all_gpus_that_failed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUPY_STANDIN", json.dumps({"GPU-0": "lost", "GPU-1": "wrong_matmul"}))
+    result = run(facts(gpu(0), gpu(1), gpu(2)), python=sys.executable)
+    assert result["failed"] is True
+    assert result["msg"].startswith("GPUs: 1 passed, 2 failed, in ")
+    assert "[gpu_lost] GPU GPU-0 " in result["msg"] or "[no_device_node] GPU GPU-0 " in result["msg"]
+    assert "[wrong_result] GPU GPU-1 " in result["msg"]
+
+
+def test_success_is_one_sentence(run: Any) -> None:
+    result = run(facts(gpu(0)), python=sys.executable)
+    assert result["msg"].startswith("GPUs: 1 passed, in ")
+
+
+def test_check_mode_runs_the_work(run: Any) -> None:
+    assert run(facts(gpu(0)), python=sys.executable, _ansible_check_mode=True)["verification"]["verified"] is True
+
+
+def test_a_gpu_that_vanished_after_the_facts(run: Any) -> None:
+    result = run(facts(gpu(0), simulated=True), gpus=["GPU-0", "GPU-1"])
+    assert result["failed"] is True
+    assert [one["verdict"] for one in result["verification"]["gpus"]] == ["simulated", "failed"]
+    assert result["verification"]["failure"]["kind"] == "gpu_lost"
+    assert "GPU-1" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timeout": 0}, "timeout is 0"),
+        ({"timeout": -1}, "timeout is -1"),
+        ({"gpus": []}, "gpus is an empty list"),
+        ({"level": "endless"}, "level"),
+        ({"python": "/a", "conda_prefix": "/b"}, "mutually exclusive"),
+    ],
+)
+def test_options_that_make_no_sense(run: Any, options: dict[str, Any], words: str) -> None:
+    result = run(facts(gpu()), **options)
+    assert result["failed"] is True
+    assert words in result["msg"]
+    assert "verification" not in result
+
+
+def test_conda_environment(run: Any) -> None:
+    result = run(facts(gpu()), conda_prefix="/no/such/environment")
+    assert "/no/such/environment/bin/python can't be started: No such file or directory" in result["msg"]
+
+
+def test_default_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_verify, "DEFAULT_PYTHON", str(tmp_path / "python"))
+    assert cuda_verify.interpreter(None, None) == sys.executable
+    (tmp_path / "python").touch()
+    assert cuda_verify.interpreter(None, None) == str(tmp_path / "python")
+    assert cuda_verify.interpreter("/a/python", None) == "/a/python"
+    assert cuda_verify.interpreter(None, "/b") == "/b/bin/python"

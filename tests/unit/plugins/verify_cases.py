@@ -1,0 +1,101 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Facts of hosts, and outcomes of workers, for the tests of cuda_verify."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _verify, _verify_payload, _verify_workers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STANDIN = Path(__file__).parents[2] / "standin"
+MARKER = "@mark@"
+ADDRESS = "00000000:00:06.0"
+RUNTIME = {"python": "3.12.3", "cupy": "14.2.0", "cuda_runtime": "13.0", "cuda_driver": "13.0"}
+
+
+def gpu(number: int = 0, **more: Any) -> dict[str, Any]:
+    return {
+        "uuid": f"GPU-{number}",
+        "index": number,
+        "pci_bus_id": ADDRESS,
+        "name": "NVIDIA H200",
+        "compute_capability": "9.0",
+        "device_nodes": [f"/dev/nvidia{number}"],
+        "mig": {"enabled": False, "pending": False, "instances": []},
+        "problems": [],
+        **more,
+    }
+
+
+def mig_gpu(number: int, *uuids: str) -> dict[str, Any]:
+    instances = [
+        {"uuid": uuid, "profile": "1g.5gb", "device_nodes": ["/dev/nvidia-caps/nvidia-cap1"]} for uuid in uuids
+    ]
+    return gpu(number, mig={"enabled": True, "pending": True, "instances": instances})
+
+
+def problem(code: str) -> dict[str, str]:
+    return {"code": code, "severity": "error", "message": f"told as {code}"}
+
+
+def facts(*gpus: dict[str, Any], state: str = "ok", simulated: bool = False) -> dict[str, Any]:
+    reason = None if state == "ok" else "told by the driver"
+    return {
+        "driver": {"state": state, "reason": reason, "cuda_version": "13.0"},
+        "gpus": list(gpus),
+        "simulated": simulated,
+    }
+
+
+class FakeNodes:
+    """Device nodes of which some are missing or forbidden."""
+
+    def __init__(self, missing: Sequence[str] = (), forbidden: Sequence[str] = ()) -> None:
+        self._missing = missing
+        self._forbidden = forbidden
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if path in self._missing]
+
+    def forbidden(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if path in self._forbidden]
+
+
+def report(error: str | None = None, **more: Any) -> str:
+    """A worker's report; the error is ``TYPE: MESSAGE``."""
+    kind, _colon, message = (error or "").partition(": ")
+    document = {
+        "done": True,
+        "step": None if error is None else "context",
+        "runtime": RUNTIME,
+        "checks": [],
+        "error": error and {"step": "context", "type": kind, "status": None, "kind": None, "message": message},
+        "seconds": 1.0,
+        **more,
+    }
+    return json.dumps(document)
+
+
+def outcome(marked: str | None = None, **more: Any) -> _verify_workers.Outcome:
+    return _verify_workers.Outcome(**{"returncode": 0, "seconds": 1.0, "marked": marked, "tail": "", **more})
+
+
+def run_standin(
+    troubles: dict[str, str], *gpus: dict[str, Any], timeout: float = 20, python: str = sys.executable
+) -> dict[str, Any]:
+    """Prove GPUs for real, with the stand-in for CuPy."""
+    environ = {**os.environ, "PYTHONPATH": str(STANDIN), "CUPY_STANDIN": json.dumps(troubles)}
+    request = _verify.Request(python=python, timeout=timeout)
+    payload = inspect.getsource(_verify_payload)
+    return _verify.verify(facts(*gpus), request, payload, MARKER, environ, _verify_workers.run, FakeNodes())
