@@ -214,10 +214,11 @@ def test_binding_from_a_venv_of_another_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_no_installed_binding")
-def test_binding_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_binding_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = make_venv(tmp_path / "old", "class NVMLError(Exception): pass\n")
     new = make_venv(tmp_path / "new", BINDING)
     assert _nvml.load_binding([old, new])._module.ORIGIN.startswith(new)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(ImportError, match=f"is too old in {old}: run the role cudahub.gpu.gpu_facts"):
         _nvml.load_binding([old])
 
