@@ -55,8 +55,8 @@ def with_older_versions(symbols: set[str]) -> set[str]:
 def defined_symbols() -> set[str]:
     """Return the names that nvml.c defines."""
     source = (SOURCES / "nvml.c").read_text(encoding="utf-8")
-    return set(re.findall(r"^API .*?\b(nvml\w+)\(", source, re.M)) | set(
-        re.findall(r"^(?:TEXT|NUMBER\w*|TWO_NUMBERS|PROCESSES)\((nvml\w+)", source, re.M)
+    return set(re.findall(r"^API .*?\b(nvml\w+)\(", source, re.MULTILINE)) | set(
+        re.findall(r"^(?:TEXT|NUMBER\w*|TWO_NUMBERS|PROCESSES)\((nvml\w+)", source, re.MULTILINE)
     )
 
 
