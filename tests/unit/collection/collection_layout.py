@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 MODULES = sorted((ROOT / "plugins/modules").glob("[a-z]*.py"))
+SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 BIN = Path(sys.executable).parent
 
 
