@@ -2,15 +2,40 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A failing test shows what its host's journal says: of the units in the test file's ``UNITS``, else all warnings."""
+"""A failing test shows what its host's journal says: of the units in the test file's ``UNITS``, else all warnings.
+
+``play`` runs a playbook on the scenario's hosts, for tests of what a user is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
 LINES = 40
+
+
+@pytest.fixture
+def play() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs a playbook, with further arguments, on the hosts of the scenario."""
+    inventory = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
+    command = Path(sys.executable).with_name("ansible-playbook")
+
+    def run(playbook: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [command, "--inventory", inventory, playbook, *arguments],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.hookimpl(wrapper=True)

@@ -151,7 +151,7 @@ def test_every_option_is_read(role: Path) -> None:
 
 @each_role
 def test_every_variable_is_known(role: Path) -> None:
-    known = KNOWN | set(specs(role)["main"].get("options", {}))
+    known = KNOWN | {option for other in ROLES for option in specs(other)["main"].get("options", {})}
     for path in files(f"roles/{role.name}"):
         part = path.relative_to(role).parts[0]
         if part == "vars":
