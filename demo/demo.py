@@ -87,7 +87,7 @@ def up() -> None:
     done = subprocess.run([BIN / "ansible-playbook", "cudahub.gpu.site"], env=ansible_environment(), check=False)
     if done.returncode != 0:
         raise DemoError("site.yml failed; its message is above.")
-    print(f"\nFor real hosts: put them into the group gpu_nodes of an inventory, then\n  {next_command()}")
+    print(f"\nNext, for real hosts in the group gpu_nodes of an inventory: {next_command()}")
 
 
 def next_command() -> str:
