@@ -5,7 +5,7 @@
 """Stands in for CuPy on a host without a GPU: NumPy computes. Without this directory on PYTHONPATH, the real one runs.
 
 Environment variable CUPY_STANDIN is a JSON object: UUID (or ``*``) to the name of a trouble, see ``TROUBLES``.
-CUPY_STANDIN_BUS_ID is the PCI address that the GPU is said to have.
+CUPY_STANDIN_BUS_IDS is one, too: UUID to the PCI address of that GPU.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ def _get_device_count() -> int:
 
 
 def _get_device_properties(_device: int) -> dict[str, Any]:
-    domain, bus, device = os.environ.get("CUPY_STANDIN_BUS_ID", "00000000:00:06.0").split(".", maxsplit=1)[0].split(":")
+    addresses = json.loads(os.environ.get("CUPY_STANDIN_BUS_IDS", "{}"))
+    domain, bus, device = addresses.get(UUID, "00000000:00:06.0").removesuffix(".0").split(":")
     return {
         "name": b"Stand-in",
         "major": 9,
