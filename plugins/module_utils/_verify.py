@@ -151,8 +151,8 @@ def plan(gpus: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None) -> Pla
     for uuid in missing:
         failure = Failure(
             "gpu_lost",
-            f"GPU {uuid} was expected, and isn't there now: look for its Xid messages in the kernel log, reset it or reboot"
-            " the host.",
+            f"GPU {uuid} was expected, and isn't there now: look for its Xid messages in the kernel log, reset it or"
+            " reboot the host.",
         )
         settled.append(Unit(uuid, None, None, None).failed(failure))
     return Plan(units, settled)
@@ -234,7 +234,7 @@ _ERRORS: tuple[tuple[str, str, str], ...] = (
         "this CUDA library holds no code for the GPU's architecture: take a CuPy for a CUDA that supports it",
     ),
     (
-        r"OutOfMemoryError|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|_STATUS_ALLOC_FAILED",
+        r"OutOfMemoryError|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED",
         "out_of_memory",
         "its memory is taken by other work: see who holds it with nvidia-smi, and try again when it is free",
     ),
@@ -486,7 +486,7 @@ def verify(
         "failure": None,
         "gpus": [],
     }
-    if failure := unfit_host(facts):
+    if failure := unfit_host(facts, request):
         result["failure"] = failure.as_dict()
         return result
     planned = plan(facts["gpus"], request.gpus)
@@ -515,11 +515,12 @@ def verify(
     return result
 
 
-def unfit_host(facts: Mapping[str, Any]) -> Failure | None:
+def unfit_host(facts: Mapping[str, Any], request: Request) -> Failure | None:
     """Why nothing on this host can be proven, if so."""
-    if not facts["gpus"]:
-        return Failure("no_gpu", "This host has no NVIDIA GPU on its PCI bus.")
     driver = facts["driver"]
+    if not facts["gpus"]:
+        # GPUs that were asked for are missed one by one.
+        return None if request.gpus else Failure("no_gpu", "This host has no NVIDIA GPU on its PCI bus.")
     if driver["state"] != "ok":
         reason = (driver["reason"] or "no reason is known").rstrip(".")
         return Failure("driver_unusable", f"The NVIDIA driver of this host is in state '{driver['state']}'. {reason}.")
@@ -548,5 +549,20 @@ def summary(verification: Mapping[str, Any]) -> str:
         if any(one["verdict"] == verdict for one in results)
     ]
     text = f"GPUs: {', '.join(counts)}, in {verification['seconds']:.1f} s."
-    messages = dict.fromkeys(f"[{one['failure']['kind']}] {one['failure']['message']}" for one in failed)
-    return " ".join([text, *messages])
+    return " ".join([text, *_sentences(failed)])
+
+
+def _sentences(failed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong, each thing once: GPUs to which the same happened are named after the sentence."""
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for one in failed:
+        message = f"[{one['failure']['kind']}] {one['failure']['message']}"
+        for own in (one["uuid"], one["pci_bus_id"]):
+            message = message.replace(own or "\0", "\0")
+        alike.setdefault(message, []).append(one)
+    sentences = []
+    for first, *others in alike.values():
+        sentence = f"[{first['failure']['kind']}] {first['failure']['message']}"
+        names = ", ".join(f"{one['uuid']} ({one['pci_bus_id']})" for one in others)
+        sentences.append(f"{sentence} The same with {names}." if names else sentence)
+    return sentences

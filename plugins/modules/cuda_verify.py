@@ -17,7 +17,7 @@ description:
   - The task fails if any GPU is not verified. Simulated GPUs are reported as C(simulated); they don't fail the task,
     and they are never verified.
   - Nothing is changed or left behind on the host, no process outlives the module.
-  - Less than 512 MiB of GPU memory are used on each GPU, for some seconds.
+  - Less than 1 GiB of memory is used on each GPU, for some seconds.
 author:
   - cudahub.gpu contributors (@cudahub)
 requirements:
@@ -129,7 +129,7 @@ verification:
       type: bool
       returned: always
     seconds:
-      description: Time that all of it took, in seconds.
+      description: Time of the work on all GPUs, in seconds.
       type: float
       returned: always
       sample: 3.42

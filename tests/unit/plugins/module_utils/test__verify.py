@@ -116,6 +116,7 @@ ERRORS = {
     "CUDARuntimeError: cudaErrorMemoryAllocation: out of memory": "out_of_memory",
     "CUDADriverError: CUDA_ERROR_OUT_OF_MEMORY: out of memory": "out_of_memory",
     "CUBLASError: CUBLAS_STATUS_ALLOC_FAILED": "out_of_memory",
+    "CUBLASError: CUBLAS_STATUS_NOT_INITIALIZED": "out_of_memory",
     "CUDARuntimeError: cudaErrorDevicesUnavailable: busy": "permission",
     "CUDARuntimeError: cudaErrorNotPermitted: no": "permission",
     "CUDARuntimeError: cudaErrorNoKernelImageForDevice: none": "library_missing",
@@ -256,6 +257,23 @@ def test_hosts_where_nothing_can_run(host: dict[str, Any], kind: str) -> None:
     assert result["verified"] is False
     assert result["failure"]["kind"] == kind
     assert result["failure"]["message"] in _verify.summary(result)
+
+
+def test_the_only_gpu_vanished() -> None:
+    result, _commands = verify(facts(state="absent"), request=_verify.Request(PYTHON, gpus=("GPU-0",)))
+    assert result["failure"]["kind"] == "gpu_lost"
+    assert "GPU-0" in result["failure"]["message"]
+
+
+def test_gpus_with_the_same_trouble_share_a_sentence() -> None:
+    same = [outcome(report("CUDARuntimeError: cudaErrorNoDevice: no device")) for _number in range(3)]
+    other = outcome(report("CUDARuntimeError: cudaErrorECCUncorrectable: bits"))
+    gpus = [gpu(number, pci_bus_id=f"00000000:00:0{number}.0") for number in range(4)]
+    result, _commands = verify(facts(*gpus), *same, other)
+    said = _verify.summary(result)
+    assert said.count("isn't there for CUDA") == 1
+    assert said.count("uncorrectable") == 1
+    assert "The same with GPU-1 (00000000:00:01.0), GPU-2 (00000000:00:02.0)." in said
 
 
 def test_simulated_gpus_are_reported_and_never_verified() -> None:
