@@ -39,6 +39,7 @@ nox.options.allow_parallel = True
 nox.options.sessions = [
     "ruff",
     "yamllint",
+    "shellcheck",
     "mypy",
     "ansible-lint",
     "changelog",
@@ -99,6 +100,13 @@ def ruff(session: nox.Session) -> None:
 def yamllint(session: nox.Session) -> None:
     """YAML: form."""
     run(session, "yamllint", "--strict", ".")
+
+
+@nox.session(tags=["lint"], requires=["tree"])
+def shellcheck(session: nox.Session) -> None:
+    """Shell scripts: rules."""
+    listed = subprocess.run(["git", "grep", "-lE", "^#!.*sh$"], cwd=ROOT, check=True, capture_output=True, text=True)
+    run(session, "shellcheck", *listed.stdout.split())
 
 
 @nox.session(tags=["lint"], requires=["tree"])
