@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".cache" / "demo"
@@ -46,7 +46,7 @@ RESTRICTED = (
     *("--device-cgroup-rule", "c 195:* rmw"),
 )
 
-Command = Sequence[Union[str, Path]]
+Command = Sequence["str | Path"]
 
 
 class DemoError(Exception):

@@ -29,7 +29,7 @@ def play() -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(playbook: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [command, "--inventory", inventory, playbook, *arguments],
-            env={**os.environ, **environment},
+            env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", **environment},
             capture_output=True,
             text=True,
             check=False,
