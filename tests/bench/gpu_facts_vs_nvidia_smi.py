@@ -24,6 +24,7 @@ import tempfile
 import time
 import typing as t
 import xml.etree.ElementTree as ET
+import zipfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -179,15 +180,21 @@ def _bool(element: ET.Element, path: str) -> bool | None:
     return {"Enabled": True, "Disabled": False, "Yes": True, "No": False, None: None}[_text(element, path)]
 
 
-def environment(directory: str) -> dict[str, str]:
-    """An environment in which Python finds this checkout as the collection, whatever it is called."""
-    package = Path(directory) / "ansible_collections" / "cudahub"
-    package.mkdir(parents=True)
-    (package / "gpu").symlink_to(REPOSITORY)
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([directory, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
-    }
+def payload(directory: str) -> str:
+    """Write the module's code into a zip file without byte code, as Ansible sends it to a host."""
+    path = str(Path(directory) / "payload.zip")
+    packages = ["ansible_collections", "cudahub", "gpu", "plugins", "module_utils"]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for depth in range(1, len(packages) + 1):
+            file.writestr("/".join([*packages[:depth], "__init__.py"]), "")
+        for source in (REPOSITORY / "plugins/module_utils").glob("*.py"):
+            file.write(source, "/".join([*packages, source.name]))
+    return path
+
+
+def environment(path: str) -> dict[str, str]:
+    """An environment in which Python finds the payload first."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
 
 
 def run_facts(python: str, venvs: list[str], env: dict[str, str]) -> dict[str, t.Any]:
@@ -235,9 +242,9 @@ def compare(arguments: argparse.Namespace, env: dict[str, str]) -> int:
     return int(bool(found))
 
 
-def profile(arguments: argparse.Namespace, directory: str) -> int:
+def profile(arguments: argparse.Namespace, path: str) -> int:
     """Print the time of each NVML function."""
-    sys.path.insert(0, directory)
+    sys.path.insert(0, path)
     from ansible_collections.cudahub.gpu.plugins.module_utils import _nvml
 
     start = time.perf_counter()
@@ -273,9 +280,10 @@ def main() -> int:
     parser.add_argument("--venv", action="append", default=[], help="virtual environment with pynvml; may be repeated")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        env = environment(directory)
+        path = payload(directory)
+        env = environment(path)
         if arguments.profile:
-            return profile(arguments, directory)
+            return profile(arguments, path)
         return (compare if arguments.compare else bench)(arguments, env)
 
 
