@@ -366,12 +366,16 @@ def _grid(table: Sequence[Row], widths: Sequence[int], measure: Measure) -> list
         if cells[0] == previous:
             cells[0] = ""
         previous = row.cells[0]
-        wrapped = [_wrap(cell, width) for cell, width in zip(cells, widths)]
+        wrapped = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
         for number in range(max(map(len, wrapped))):
             parts = [cell[number] if number < len(cell) else "" for cell in wrapped]
-            padded = (part + " " * max(0, width - measure(part)) for part, width in zip(parts, widths))
+            padded = (part + " " * max(0, width - measure(part)) for part, width in zip(parts, widths, strict=True))
             lines.append(Line((" " * GAP).join(padded).rstrip(), row.level))
     return lines
+
+
+def _verified_word(match: re.Match[str]) -> str:
+    return "not verified" if match.group(1) else "verified"
 
 
 def _stack(table: Sequence[Row], width: int) -> list[Line]:
@@ -382,14 +386,15 @@ def _stack(table: Sequence[Row], width: int) -> list[Line]:
         if host != previous:
             lines += [Line(part) for part in _wrap(host, width)]
             previous = host
-        gpu, name, *details = cells
+        gpu, name, *details, verified = cells
         words = [
             f"{header if header == 'MIG' else header.lower()} {cell}"
-            for header, cell in zip(HEADERS[3:], details)
+            for header, cell in zip(HEADERS[3:-1], details, strict=True)
             if cell not in ("", UNKNOWN)
         ]
         subject = [] if (gpu, name) == (UNKNOWN, UNKNOWN) else [name if gpu == UNKNOWN else f"GPU {gpu}: {name}"]
-        text = ", ".join([*subject, *words])
+        verdict = [] if verified == UNKNOWN else [re.sub("^yes$|^(no)", _verified_word, verified)]
+        text = ", ".join([*subject, *words, *verdict])
         lines += [Line(part, row.level) for part in _wrap(text, width, "  ", "    ")]
     return lines
 

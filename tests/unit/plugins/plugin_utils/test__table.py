@@ -54,7 +54,7 @@ def fleet_of(**hosts: dict[str, Any]) -> table.Fleet:
 
 
 def cells(fleet: table.Fleet) -> list[dict[str, str]]:
-    return [dict(zip(table.HEADERS, row.cells)) for row in table.rows(fleet)]
+    return [dict(zip(table.HEADERS, row.cells, strict=True)) for row in table.rows(fleet)]
 
 
 def text(lines: list[table.Line]) -> str:
@@ -287,6 +287,25 @@ def test_every_line_fits_the_width_and_no_cell_is_lost(width: int) -> None:
     flat = "".join(text(lines).split())
     for word in ("gpu1", "gpu2", "H100", "79.6GiB", "580.159.04", "MIG1g.5gb", "4.8GiB", "unreachable"):
         assert word in flat
+
+
+@pytest.mark.parametrize(
+    ("word", "failure", "shown"),
+    [
+        ("passed", None, "health ok, verified"),
+        ("failed", {"kind": "timeout"}, "health ok, not verified: timeout"),
+        ("skipped", None, "health ok, skipped"),
+    ],
+)
+def test_stacked_rows_say_what_is_verified(word: str, failure: dict[str, str] | None, shown: str) -> None:
+    fleet = fleet_of(a=facts(gpu()))
+    fleet.add_result("a", verification(verdict("GPU-0", word, failure=failure)))
+    assert " ".join(text(table.layout(table.rows(fleet), 60)).split()).endswith(shown)
+
+
+def test_stacked_rows_never_call_a_simulated_gpu_verified() -> None:
+    fleet = fleet_of(a=facts(gpu(), simulated=True))
+    assert "verified" not in text(table.render(fleet, 60))
 
 
 def test_wide_terminal_keeps_the_vendor_and_80_columns_drop_it() -> None:
