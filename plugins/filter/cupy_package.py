@@ -52,7 +52,8 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.cudahub.gpu.plugins.module_utils._version import parse_version
 
-CUDA_12, CUDA_13 = 12, 13
+CUDA_12 = 12
+CUDA_13 = 13
 OLDEST_FOR_CUDA_13 = (7, 5)
 
 

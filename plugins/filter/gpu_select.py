@@ -113,7 +113,7 @@ def gpu_select(gpus: t.Sequence[t.Mapping[str, t.Any]], expression: str) -> list
         selected = parser.ParsedResult(parsed.expression, _negation_last(parsed.parsed)).search(candidates)
     except jmespath.exceptions.JMESPathError as error:
         raise AnsibleFilterError(f"gpu_select: the expression {expression!r} is not valid JMESPath: {error}") from error
-    original = {id(candidate): gpu for candidate, gpu in zip(candidates, gpus)}
+    original = {id(candidate): gpu for candidate, gpu in zip(candidates, gpus, strict=True)}
     if not isinstance(selected, list) or not all(id(item) in original for item in selected):
         raise AnsibleFilterError(
             f"gpu_select: the expression {expression!r} does not select GPUs of the list: "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,13 @@ if t.TYPE_CHECKING:
 State = t.Literal["ok", "absent", "not_loaded", "mismatch", "unusable"]
 KernelModule = t.Literal["open", "proprietary"]
 
+Run = t.Callable[[t.Sequence[str]], str]
+"""Runs a command and returns its output, which is empty when it fails or is missing."""
+
 PROC_VERSION = "/proc/driver/nvidia/version"
 MODULE_VERSION = "/sys/module/nvidia/version"
 DKMS = "/var/lib/dkms"
 LIBRARY_DIRS = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib", "/usr/local/lib")
-COMMAND_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 LIBRARY_CONF = "/etc/ld.so.conf.d"
 
 _VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
@@ -86,7 +87,7 @@ def _configured_directories(files: Files) -> t.Iterator[str]:
                 yield line.strip().rstrip("/")
 
 
-def module_version(files: Files, release: str, machine: str) -> str | None:
+def module_version(files: Files, release: str, machine: str, run: Run) -> str | None:
     """Version of the kernel module ``nvidia`` on disk for a kernel release; None when there is none.
 
     DKMS' record or the module file's own header is read; only a compressed module costs a modinfo.
@@ -100,7 +101,7 @@ def module_version(files: Files, release: str, machine: str) -> str | None:
     path = _module_path(files, release)
     if path is None:
         return None
-    return _version_in_elf(path) if path.endswith(".ko") else _modinfo(path)
+    return _version_in_elf(path) if path.endswith(".ko") else _modinfo(path, run)
 
 
 def _module_path(files: Files, release: str) -> str | None:
@@ -139,30 +140,18 @@ def _version_in_elf(path: str) -> str | None:
     return None
 
 
-def _modinfo(path: str) -> str | None:
-    try:
-        result = subprocess.run(
-            ["modinfo", "-F", "version", path],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=20,
-            env={"PATH": COMMAND_PATH},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = _VERSION.fullmatch(result.stdout.strip())
+def _modinfo(path: str, run: Run) -> str | None:
+    match = _VERSION.fullmatch(run(["modinfo", "-F", "version", path]).strip())
     return match.group(1) if match else None
 
 
-def installed(files: Files, release: str, machine: str) -> Installed:
+def installed(files: Files, release: str, machine: str, run: Run) -> Installed:
     """Everything that files say of the driver, for this kernel release and machine type."""
     loaded_version, kernel_module = loaded(files)
     return Installed(
         loaded_version=loaded_version,
         kernel_module=kernel_module,
-        installed_version=module_version(files, release, machine),
+        installed_version=module_version(files, release, machine, run),
         library_version=library_version(files),
     )
 

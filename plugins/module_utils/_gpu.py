@@ -236,7 +236,7 @@ def cpu_list(words: t.Sequence[int]) -> str | None:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges) or None
 
 
-def gather(venvs: t.Sequence[str], timeout: float, host: Files | None = None) -> GpuFacts:
+def gather(venvs: t.Sequence[str], timeout: float, run: _driver.Run, host: Files | None = None) -> GpuFacts:
     """The facts of this host, after at most so many seconds for NVML. Raises OSError when no process can be started."""
     child = _nvml.Child(lambda: _nvml.load_binding(venvs))
     try:
@@ -245,12 +245,12 @@ def gather(venvs: t.Sequence[str], timeout: float, host: Files | None = None) ->
         files = real if marker is None else HostFiles(marker.root)
         release, machine = platform.release(), platform.machine()
         gpus = _pci.scan(files)
-        installed = _driver.installed(files, release, machine)
+        installed = _driver.installed(files, release, machine, run)
     finally:
         report = child.report(timeout)
     if marker is not None and report.library_version is not None and not report.simulator:
         marker, files = None, real
-        gpus, installed = _pci.scan(files), _driver.installed(files, release, machine)
+        gpus, installed = _pci.scan(files), _driver.installed(files, release, machine, run)
     driver = _driver.judge(installed, report, release, _user())
     return assemble(files, gpus, driver, report, simulated=report.simulator or marker is not None, real=real)
 

@@ -143,7 +143,7 @@ def model(device_id: int, files: Files) -> Model | None:
     entry = _table_entry(GPUS, device_id) or _host_entry(files, device_id)
     if entry is None:
         return None
-    chip, _, name = entry.partition(" ")
+    chip, _space, name = entry.partition(" ")
     return Model(chip=chip, name=name or chip, architecture=ARCHITECTURES.get(chip[:2]))
 
 

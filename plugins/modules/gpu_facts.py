@@ -505,6 +505,8 @@ ansible_facts:
           sample: false
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu
@@ -527,8 +529,13 @@ def main() -> None:
     )
     if module.params["timeout"] <= 0:
         module.fail_json(msg=f"timeout is {module.params['timeout']:g}: it must be more than 0 seconds")
+
+    def run(command: t.Sequence[str]) -> str:
+        path = module.get_bin_path(command[0])
+        return module.run_command([path, *command[1:]])[1] if path else ""
+
     try:
-        facts = _gpu.gather(module.params["nvml_venvs"], module.params["timeout"])
+        facts = _gpu.gather(module.params["nvml_venvs"], module.params["timeout"], run)
     except OSError as error:
         module.fail_json(msg=f"The GPUs can't be read: {error}; look for a limit on processes or files on this host")
     module.exit_json(changed=False, ansible_facts={"gpu": facts.as_dict()})

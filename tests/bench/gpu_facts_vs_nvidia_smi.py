@@ -40,7 +40,8 @@ import sys, time
 import {IMPORTED_BY_ANSIBLE}
 start = time.perf_counter()
 from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu
-facts = json.dumps(_gpu.gather(sys.argv[1:], 30).as_dict())
+run = lambda command: subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
+facts = json.dumps(_gpu.gather(sys.argv[1:], 30, run).as_dict())
 seconds = time.perf_counter() - start
 print(json.dumps({{"seconds": seconds, "facts": json.loads(facts)}}))
 """

@@ -14,13 +14,19 @@ import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver, _gpu, _pci
 from ansible_collections.cudahub.gpu.tests.bench import gpu_facts_vs_nvidia_smi as bench
-from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import RECORDINGS, mig_instance, recorded, report
+from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import (
+    RECORDINGS,
+    mig_instance,
+    no_command,
+    recorded,
+    report,
+)
 
 
 def facts(name: str, tmp_path: Path) -> dict[str, t.Any]:
     result = report(recorded(name))
     files = _pci.HostFiles(str(tmp_path))
-    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64"), result, "6.1.0", "root")
+    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64", no_command), result, "6.1.0", "root")
     return _gpu.assemble(files, [], driver, result, simulated=False).as_dict()
 
 
@@ -71,7 +77,7 @@ def test_mig_instances_are_compared(tmp_path: Path) -> None:
     nvml = recorded("h100x1").in_mig_mode(0, [mig_instance(0)])
     result = report(nvml)
     files = _pci.HostFiles(str(tmp_path))
-    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64"), result, "6.1.0", "root")
+    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64", no_command), result, "6.1.0", "root")
     ours = _gpu.assemble(files, [], driver, result, simulated=False).as_dict()
     text = xml("h100x1").replace("_mig>Disabled<", "_mig>Enabled<")
     device = (

@@ -109,6 +109,11 @@ def mig_instance(index: int, profile: str = "1g.5gb", slices: int = 1, memory_mi
     }
 
 
+def no_command(command: t.Sequence[str]) -> str:
+    """Stand for commands where none may be run."""
+    raise AssertionError(f"{command} is not needed")
+
+
 def report(nvml: _nvml.Nvml) -> _nvml.Report:
     """What the parent gets to know of it."""
     lines: list[bytes] = []

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver, _nvml
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
-from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import add_library, load_module
+from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import add_library, load_module, no_command
 
 RELEASE = "6.12.118-amd64"
 
@@ -82,9 +82,9 @@ def test_module_version_by_dkms(tmp_path: Path, module: str) -> None:
     directory.mkdir(parents=True)
     (directory / f"kernel-{RELEASE}-x86_64").symlink_to(f"580.159.04/{RELEASE}/x86_64")
     (directory / "kernel-6.1.0-50-amd64-x86_64").symlink_to("535.309.01/6.1.0-50-amd64/x86_64")
-    assert _driver.module_version(files(tmp_path), RELEASE, "x86_64") == "580.159.04"
-    assert _driver.module_version(files(tmp_path), "6.1.0-50-amd64", "x86_64") == "535.309.01"
-    assert _driver.module_version(files(tmp_path), "6.1.0-99-amd64", "x86_64") is None
+    assert _driver.module_version(files(tmp_path), RELEASE, "x86_64", no_command) == "580.159.04"
+    assert _driver.module_version(files(tmp_path), "6.1.0-50-amd64", "x86_64", no_command) == "535.309.01"
+    assert _driver.module_version(files(tmp_path), "6.1.0-99-amd64", "x86_64", no_command) is None
 
 
 def elf(modinfo: bytes) -> bytes:
@@ -125,30 +125,22 @@ def install_module(root: Path, name: str, content: bytes) -> None:
 )
 def test_module_version_by_its_header(tmp_path: Path, content: bytes, expected: str | None) -> None:
     install_module(tmp_path, "nvidia.ko", content)
-    assert _driver.module_version(files(tmp_path), RELEASE, "x86_64") == expected
+    assert _driver.module_version(files(tmp_path), RELEASE, "x86_64", no_command) == expected
 
 
 @pytest.mark.parametrize(
-    ("script", "expected"),
-    [("echo 580.95.05", "580.95.05"), ("echo ERROR: not found >&2; exit 1", None), ("echo not-a-version", None)],
+    ("output", "expected"), [("580.95.05\n", "580.95.05"), ("", None), ("modinfo: ERROR: not found\n", None)]
 )
-def test_module_version_of_a_compressed_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str | None
-) -> None:
+def test_module_version_of_a_compressed_module(tmp_path: Path, output: str, expected: str | None) -> None:
     install_module(tmp_path, "nvidia.ko.zst", b"compressed")
-    modinfo = tmp_path / "bin/modinfo"
-    modinfo.parent.mkdir()
-    wanted = f"-F version {tmp_path}/lib/modules/{RELEASE}/updates/nvidia.ko.zst"
-    modinfo.write_text(f'#!/bin/sh\n[ "$*" = "{wanted}" ] || exit 2\n{script}\n')
-    modinfo.chmod(0o755)
-    monkeypatch.setattr(_driver, "COMMAND_PATH", str(modinfo.parent))
-    assert _driver.module_version(files(tmp_path), RELEASE, "x86_64") == expected
+    commands: list[t.Sequence[str]] = []
 
+    def run(command: t.Sequence[str]) -> str:
+        commands.append(command)
+        return output
 
-def test_module_version_without_modinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_module(tmp_path, "nvidia.ko.xz", b"compressed")
-    monkeypatch.setattr(_driver, "COMMAND_PATH", str(tmp_path))
-    assert _driver.module_version(files(tmp_path), RELEASE, "x86_64") is None
+    assert _driver.module_version(files(tmp_path), RELEASE, "x86_64", run) == expected
+    assert commands == [["modinfo", "-F", "version", f"{tmp_path}/lib/modules/{RELEASE}/updates/nvidia.ko.zst"]]
 
 
 def installed(**values: t.Any) -> _driver.Installed:

@@ -20,6 +20,7 @@ from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import (
     add_pci_device,
     load_module,
     mig_instance,
+    no_command,
     recorded,
     recorded_tree,
     report,
@@ -30,7 +31,7 @@ MIXED_ADDRESSES = ("00000000:00:06.0", "00000000:00:07.0", "00000000:00:08.0", "
 
 def facts_of(root: Path, result: _nvml.Report, *, simulated: bool = False) -> _gpu.GpuFacts:
     files = _pci.HostFiles(str(root))
-    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64"), result, "6.1.0", "root")
+    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64", no_command), result, "6.1.0", "root")
     return _gpu.assemble(files, _pci.scan(files), driver, result, simulated=simulated)
 
 
@@ -430,13 +431,13 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> Bindings:
 
 def test_gather_on_a_real_host(h200x4: Path, bindings: Bindings) -> None:
     bindings.give(recorded("h200x4"))
-    facts = _gpu.gather([], 20, _pci.HostFiles(str(h200x4)))
+    facts = _gpu.gather([], 20, no_command, _pci.HostFiles(str(h200x4)))
     assert (facts.visible_count, facts.driver.state, facts.simulated) == (4, "ok", False)
 
 
 def test_gather_without_binding(h200x4: Path, bindings: Bindings) -> None:
     bindings.give(None)
-    facts = _gpu.gather([], 20, _pci.HostFiles(str(h200x4)))
+    facts = _gpu.gather([], 20, no_command, _pci.HostFiles(str(h200x4)))
     assert (facts.count, facts.driver.state, facts.driver.reason) == (4, "unusable", "there is no binding")
 
 
@@ -446,7 +447,7 @@ def test_gather_on_a_simulated_host(tmp_path: Path, h200x4: Path, bindings: Bind
     nvml = recorded("h200x4")
     nvml.simulator = True
     bindings.give(nvml)
-    facts = _gpu.gather([], 20, _pci.HostFiles(str(host)))
+    facts = _gpu.gather([], 20, no_command, _pci.HostFiles(str(host)))
     assert (facts.count, facts.visible_count, facts.simulated) == (4, 4, True)
     assert facts.driver.kernel_module == "open"
     assert facts.gpus[0].problems == []
@@ -457,12 +458,12 @@ def test_gather_where_simulated_gpus_have_no_driver(tmp_path: Path, bindings: Bi
     write_marker(host, json.dumps({"root": str(root)}))
     add_pci_device(root, "0000:00:06.0", driver=None)
     bindings.give(FakeNvml([], {}).fail("nvmlInit", _nvml.LIBRARY_NOT_FOUND))
-    facts = _gpu.gather([], 20, _pci.HostFiles(str(host)))
+    facts = _gpu.gather([], 20, no_command, _pci.HostFiles(str(host)))
     assert (facts.count, facts.driver.state, facts.simulated) == (1, "absent", True)
 
 
 def test_gather_ignores_the_marker_under_a_real_driver(tmp_path: Path, h200x4: Path, bindings: Bindings) -> None:
     write_marker(h200x4, json.dumps({"root": str(tmp_path / "elsewhere")}))
     bindings.give(recorded("h200x4"))
-    facts = _gpu.gather([], 20, _pci.HostFiles(str(h200x4)))
+    facts = _gpu.gather([], 20, no_command, _pci.HostFiles(str(h200x4)))
     assert (facts.count, facts.driver.state, facts.simulated) == (4, "ok", False)

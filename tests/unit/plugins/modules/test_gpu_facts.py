@@ -17,7 +17,13 @@ from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver, _gpu, _nvml, _pci
 from ansible_collections.cudahub.gpu.plugins.modules import gpu_facts
-from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import mig_instance, recorded, recorded_tree, report
+from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import (
+    mig_instance,
+    no_command,
+    recorded,
+    recorded_tree,
+    report,
+)
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str,
@@ -50,7 +56,7 @@ def full(tmp_path: Path) -> dict[str, t.Any]:
     nvml.change(1, "nvmlDeviceGetRemappedRows", [0, 1, 1, 0])
     files = _pci.HostFiles(str(recorded_tree(tmp_path, "h200x4")))
     result = report(nvml)
-    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64"), result, "6.1.0", "root")
+    driver = _driver.judge(_driver.installed(files, "6.1.0", "x86_64", no_command), result, "6.1.0", "root")
     facts = _gpu.assemble(files, _pci.scan(files), driver, result, simulated=False).as_dict()
     facts["problems"].append({"code": "driver_reload_pending", "severity": "warning", "message": "A sentence."})
     return facts
