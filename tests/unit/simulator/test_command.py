@@ -65,7 +65,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "'count' of 't4' must be a number that is not negative, not '2'.",
     ),
     "too many": ({"gpus": [{"model": "t4", "count": 65}]}, "A host can have at most 64 simulated GPUs."),
-    "no MIG": ({"gpus": [{"model": "t4", "mig": ["1g.5gb"]}]}, "The GPU model 't4' has no MIG; leave 'mig' out."),
+    "no MIG": ({"gpus": [{"model": "t4", "mig": ["1g.5gb"]}]}, "The GPU model 't4' has no MIG profiles; leave 'mig' out."),
     "unknown MIG profile": (
         {"gpus": [{"model": "h200", "mig": ["1g.5gb"]}]},
         "The GPU model 'h200' has no MIG profile '1g.5gb'; it has 1g.18gb, ",

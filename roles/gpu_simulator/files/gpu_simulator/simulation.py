@@ -218,7 +218,7 @@ def _gpu_instance(size: int, start: int) -> int:
 def _migs(wanted: Any, model_name: str, model: dict[str, Any], gpu_uuid: str) -> list[Mig]:
     known: dict[str, dict[str, Any]] = model.get("mig_profiles", {})
     if not known:
-        raise SimulatorError(f"The GPU model {model_name!r} has no MIG; leave 'mig' out.")
+        raise SimulatorError(f"The GPU model {model_name!r} has no MIG profiles; leave 'mig' out.")
     if not isinstance(wanted, list):
         raise SimulatorError(f"'mig' of {model_name!r} must be a list of MIG profiles, not {wanted!r}.")
     for name in wanted:
