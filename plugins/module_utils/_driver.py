@@ -24,6 +24,12 @@ KernelModule = t.Literal["open", "proprietary"]
 Run = t.Callable[[t.Sequence[str]], str]
 """Runs a command and returns its output, which is empty when it fails or is missing."""
 
+
+def no_command(_command: t.Sequence[str]) -> str:
+    """Run nothing: what only a command can tell stays unknown."""
+    return ""
+
+
 PROC_VERSION = "/proc/driver/nvidia/version"
 MODULE_VERSION = "/sys/module/nvidia/version"
 DKMS = "/var/lib/dkms"

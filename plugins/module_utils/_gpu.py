@@ -236,8 +236,13 @@ def cpu_list(words: t.Sequence[int]) -> str | None:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges) or None
 
 
-def gather(venvs: t.Sequence[str], timeout: float, run: _driver.Run, host: Files | None = None) -> GpuFacts:
-    """The facts of this host, after at most so many seconds for NVML. Raises OSError when no process can be started."""
+def gather(
+    venvs: t.Sequence[str], timeout: float, run: _driver.Run = _driver.no_command, host: Files | None = None
+) -> GpuFacts:
+    """The facts of this host, after at most so many seconds for NVML. Raises OSError when no process can be started.
+
+    Only a compressed kernel module, whose version no file tells, costs a command.
+    """
     child = _nvml.Child(lambda: _nvml.load_binding(venvs))
     try:
         real = host or HostFiles()
