@@ -66,9 +66,9 @@ GRES = {
     ],
     "a100": [
         "Name=gpu Type=nvidia_a100-sxm4-40gb Count=1 File=/dev/nvidia1 Links=0,-1",
-        f"Name=gpu Type=nvidia_a100_1g.5gb Count=1 File=/dev/nvidia0,{CAP}120,{CAP}121 Links=0,0,-1",
-        f"Name=gpu Type=nvidia_a100_2g.10gb Count=1 File=/dev/nvidia0,{CAP}48,{CAP}49 Links=0,-1,0",
-        f"Name=gpu Type=nvidia_a100_3g.20gb Count=1 File=/dev/nvidia0,{CAP}12,{CAP}13 Links=-1,0,0",
+        f"Name=gpu Type=nvidia_a100_1g.5gb Count=1 File=/dev/nvidia0,{CAP}120,{CAP}121 Links=(null)",
+        f"Name=gpu Type=nvidia_a100_2g.10gb Count=1 File=/dev/nvidia0,{CAP}48,{CAP}49 Links=(null)",
+        f"Name=gpu Type=nvidia_a100_3g.20gb Count=1 File=/dev/nvidia0,{CAP}12,{CAP}13 Links=(null)",
     ],
 }
 
