@@ -76,16 +76,23 @@ class Host:
             "ANSIBLE_COLLECTIONS_PATH": str(self.directory / "collections"),
             "ANSIBLE_INJECT_FACT_VARS": "false",
             "ANSIBLE_NOCOLOR": "true",
-            "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
-            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.directory / "facts"),
         }
 
     def playbook(self, name: str, **variables: object) -> Run:
-        shutil.rmtree(self.directory / "facts", ignore_errors=True)
-        command = [sys.executable, "-m", "ansible", "playbook", name, "-i", str(self.directory / "inventory.yml")]
+        """Run a playbook, and keep the facts that it leaves."""
+        facts, wrapper = self.directory / "facts.json", self.directory / "wrapper.yml"
+        facts.unlink(missing_ok=True)
+        keep = {
+            "ansible.builtin.copy": {"content": "{{ ansible_facts | to_json }}", "dest": str(facts), "mode": "0644"},
+            "changed_when": False,
+        }
+        plays = [{"import_playbook": name}, {"hosts": "all", "gather_facts": False, "tasks": [keep]}]
+        wrapper.write_text(json.dumps(plays))
+        command = [sys.executable, "-m", "ansible", "playbook", str(wrapper)]
+        inventory = ["-i", str(self.directory / "inventory.yml")]
         started = time.monotonic()
         done = subprocess.run(
-            [*command, "-e", json.dumps({"gpu_verify_python": self.python, **variables})],
+            [*command, *inventory, "-e", json.dumps({"gpu_verify_python": self.python, **variables})],
             env=self.environment(),
             check=False,
             stdout=subprocess.PIPE,
@@ -94,9 +101,8 @@ class Host:
             timeout=540,
         )
         seconds = time.monotonic() - started
-        cache = self.directory / "facts" / "localhost"
         print(done.stdout)
-        return Run(done.returncode, done.stdout, seconds, json.loads(cache.read_text()) if cache.exists() else {})
+        return Run(done.returncode, done.stdout, seconds, json.loads(facts.read_text()) if facts.exists() else {})
 
     def task(self, module: str, **arguments: object) -> dict[str, Any]:
         """The result of one task, failed or not."""
