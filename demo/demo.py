@@ -109,6 +109,7 @@ def down() -> None:
         if image and output([*docker, "images", "--quiet", image]):
             with step("Removing the image"):
                 logged([*docker, "rmi", image])
+        write_record(containers=False, image=None)
     stop_docker(read_record())
     packages = record.get("packages")
     shutil.rmtree(STATE, ignore_errors=True)
@@ -203,11 +204,23 @@ def stop_docker(record: Mapping[str, Any]) -> None:
         with step("Stopping Docker"):
             logged([*root_command(), "systemctl", "stop", "docker.socket", "docker"])
     elif record.get("docker") == "process" and (STATE / "dockerd.pid").exists():
+        pid = (STATE / "dockerd.pid").read_text(encoding="utf-8").strip()
+        if not dockerd_runs(pid):
+            return
         with step("Stopping Docker"):
-            pid = (STATE / "dockerd.pid").read_text(encoding="utf-8").strip()
             logged([*root_command(), "kill", f"-{int(signal.SIGTERM)}", pid])
-            if not waits_for(lambda: not Path(f"/proc/{pid}").exists(), seconds=30):
+            if not waits_for(lambda: not dockerd_runs(pid), seconds=30):
                 raise DemoError(f"Docker (process {pid}) does not stop; see {DOCKERD_LOG}.")
+
+
+def dockerd_runs(pid: str) -> bool:
+    """Whether this process is a Docker engine, and not only waits to be reaped."""
+    status = Path("/proc") / pid / "status"
+    try:
+        fields = dict(line.split(":\t", 1) for line in status.read_text(encoding="utf-8").splitlines() if ":\t" in line)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return fields["Name"] == "dockerd" and not fields["State"].startswith(("Z", "X"))
 
 
 # The controller

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -134,6 +135,19 @@ def test_failure_shows_the_command_and_what_it_said(demo: ModuleType) -> None:
     assert "status 3" in message
     assert "the reason" in message
     assert str(demo.LOG) in message
+
+
+def test_process_that_is_no_docker_engine_is_not_stopped(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Sequence[str]] = []
+    monkeypatch.setattr(demo, "logged", ran.append)
+    (demo.STATE / "dockerd.pid").write_text(str(os.getpid()), encoding="utf-8")
+    demo.stop_docker({"docker": "process"})
+    assert ran == []
+
+
+@pytest.mark.parametrize("pid", ["0", str(os.getpid())])
+def test_only_a_running_engine_counts(demo: ModuleType, pid: str) -> None:
+    assert not demo.dockerd_runs(pid)
 
 
 def test_record_keeps_what_was_made_before(demo: ModuleType) -> None:
