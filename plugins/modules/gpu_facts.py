@@ -67,8 +67,9 @@ attributes:
     platforms: Linux
 notes:
   - To gather the fact with all others at the start of every play, set
-    C(ANSIBLE_FACTS_MODULES=ansible.builtin.setup,cudahub.gpu.gpu_facts), or C(facts_modules) in C(ansible.cfg).
-    Connection errors aside, it never fails.
+    C(ANSIBLE_FACTS_MODULES=ansible.builtin.setup,cudahub.gpu.gpu_facts), or C(facts_modules) in C(ansible.cfg), and
+    the variable C(ansible_facts_parallel) to V(false). Facts modules that run in parallel are killed by ansible-core
+    after 5 seconds, which is less than O(timeout).
   - Run it with C(become) where only root may use the GPUs.
 seealso:
   - module: cudahub.gpu.cuda_verify
