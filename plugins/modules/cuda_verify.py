@@ -74,6 +74,7 @@ options:
   timeout:
     description:
       - Time limit of each GPU in seconds. The process of a GPU that hasn't answered by then is killed.
+      - NVML, which is asked first, has as much time.
     type: float
     default: 60
   simulated:
@@ -282,8 +283,6 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _verify_workers,
 )
 
-NVML_SECONDS = 20.0
-
 
 def interpreter(python: str | None, conda_prefix: str | None) -> str:
     """Path of the interpreter to use."""
@@ -327,7 +326,7 @@ def main() -> None:
         run_simulated=options["simulated"] == "run",
     )
     try:
-        facts = _gpu.gather(options["nvml_venvs"], NVML_SECONDS).as_dict()
+        facts = _gpu.gather(options["nvml_venvs"], options["timeout"]).as_dict()
         verification = _verify.verify(
             facts,
             request,
