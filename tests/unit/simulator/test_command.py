@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_host import COMMAND, FILES, RECORDINGS, Host, command, plan
+from simulated_host import COMMAND, FILES, RECORDINGS, ROOT, Host, command, plan
 
 MODELS = sorted(path.stem for path in (FILES / "models").glob("*.json"))
 PROFILES = sorted(path.stem for path in (FILES / "profiles").glob("*.json"))
@@ -65,7 +65,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "'count' of 't4' must be a number that is not negative, not '2'.",
     ),
     "too many": ({"gpus": [{"model": "t4", "count": 65}]}, "A host can have at most 64 simulated GPUs."),
-    "no MIG": ({"gpus": [{"model": "t4", "mig": ["1g.5gb"]}]}, "The GPU model 't4' has no MIG profiles; leave 'mig' out."),
+    "no MIG": (
+        {"gpus": [{"model": "t4", "mig": ["1g.5gb"]}]},
+        "The GPU model 't4' has no MIG profiles; leave 'mig' out.",
+    ),
     "unknown MIG profile": (
         {"gpus": [{"model": "h200", "mig": ["1g.5gb"]}]},
         "The GPU model 'h200' has no MIG profile '1g.5gb'; it has 1g.18gb, ",
@@ -358,3 +361,18 @@ def test_the_payload_has_all_that_a_host_needs(tmp_path: Path) -> None:
     assert (tmp_path / "host/usr/local/lib/gpu-simulator/libnvidia-ml.so.580.159.04").is_file()
     assert not list(tmp_path.rglob("*.pyc"))
     assert not (tmp_path / "src" / "old.c").exists()
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.11"])
+def test_the_command_runs_on_older_pythons(tmp_path: Path, version: str) -> None:
+    """Where this machine has them; else on the one that runs the tests."""
+    found = subprocess.run([ROOT / "tests/tools/find-python", version], capture_output=True, text=True, check=False)
+    host = Host(tmp_path)
+    host.state.mkdir(parents=True)
+    (host.state / "config.json").write_text(json.dumps(plan(profile="a100-40gb-mig")["config"]))
+    done = subprocess.run(
+        [found.stdout.strip() or sys.executable, "-B", str(COMMAND), "--prefix", str(tmp_path), "apply"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["changed"] is True

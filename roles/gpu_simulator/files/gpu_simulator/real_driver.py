@@ -12,44 +12,50 @@ import subprocess
 from pathlib import Path
 
 DRIVER_PACKAGE = re.compile(
-    r"(libnvidia-ml1|libnvidia-compute(-.+)?|nvidia-driver(-.+)?|nvidia-(open-)?kernel-(dkms|support)|nvidia-open(-\d.*)?"
-    r"|nvidia-dkms-.+|nvidia-headless-.+|nvidia-utils-.+|nvidia-smi|cuda-drivers(-.+)?|kmod-nvidia(-.+)?"
-    r"|akmod-nvidia(-.+)?|xorg-x11-drv-nvidia(-.+)?|nvidia-compute-utils-.+)"
+    r"(libnvidia-ml1|libnvidia-compute(-.+)?|nvidia-driver(-(?!pinning).+)?|nvidia-(open-)?kernel-(dkms|support)"
+    r"|nvidia-open(-\d.*)?|nvidia-dkms-.+|nvidia-headless-.+|nvidia-utils-.+|nvidia-smi|nvidia-compute-utils-.+"
+    r"|cuda-drivers(-.+)?|kmod-nvidia(-.+)?|akmod-nvidia(-.+)?|xorg-x11-drv-nvidia(-.+)?)"
 )
+OUR_LIBRARY = "/usr/local/lib/gpu-simulator/"
+
+
+def dpkg_packages(status: Path) -> list[str]:
+    """Return the packages that dpkg has on the host, also those that are broken."""
+    pattern = r"^Package: (\S+)\nStatus: \S+ \S+ (?!not-installed|config-files)\S+$"
+    return re.findall(pattern, status.read_text(errors="replace"), re.MULTILINE)
 
 
 def _driver_packages() -> list[str]:
     status = Path("/var/lib/dpkg/status")
+    installed: list[str] = []
     if status.is_file():
-        installed = re.findall(
-            r"^Package: (\S+)\nStatus: \S+ \S+ (?!not-installed|config-files)\S+$",
-            status.read_text(errors="replace"),
-            re.MULTILINE,
-        )
+        installed = dpkg_packages(status)
     elif shutil.which("rpm"):
         done = subprocess.run(["rpm", "-qa", "--qf", "%{NAME}\\n"], capture_output=True, text=True, check=False)
         installed = done.stdout.split()
-    else:
-        installed = []
     return sorted(name for name in installed if DRIVER_PACKAGE.fullmatch(name))
+
+
+def _libraries() -> list[str]:
+    program = shutil.which("ldconfig") or "/sbin/ldconfig"
+    cache = subprocess.run([program, "-p"], capture_output=True, text=True, check=False).stdout
+    return re.findall(r"libnvidia-ml\.so\.1 .*=> (\S+)", cache)
+
+
+def _has_control_node() -> bool:
+    return Path("/dev/nvidiactl").exists() and not Path("/etc/gpu-simulator/nodes").exists()
 
 
 def real_driver() -> str | None:
     """Return a sentence about the real driver of this host, or None if there is none."""
-    reachable = not _in_container() or (
-        Path("/dev/nvidiactl").exists() and not Path("/etc/gpu-simulator/nodes").exists()
-    )
-    if module_loaded() and reachable:
-        return "This host has a real NVIDIA driver: the kernel module nvidia is loaded."
-    packages = _driver_packages()
-    if packages:
-        return f"This host has a real NVIDIA driver: the package {packages[0]} is installed."
-    program = shutil.which("ldconfig") or "/sbin/ldconfig"
-    cache = subprocess.run([program, "-p"], capture_output=True, text=True, check=False).stdout
-    for path in re.findall(r"libnvidia-ml\.so\.1 .*=> (\S+)", cache):
-        if not path.startswith("/usr/local/lib/gpu-simulator/"):
-            return f"This host has a real NVIDIA driver: {path} is installed."
-    return None
+    found = None
+    if module_loaded() and (not _in_container() or _has_control_node()):
+        found = "the kernel module nvidia is loaded"
+    elif packages := _driver_packages():
+        found = f"the package {packages[0]} is installed"
+    elif libraries := [path for path in _libraries() if not path.startswith(OUR_LIBRARY)]:
+        found = f"{libraries[0]} is installed"
+    return None if found is None else f"This host has a real NVIDIA driver: {found}."
 
 
 def _in_container() -> bool:
