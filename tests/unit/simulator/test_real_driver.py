@@ -73,9 +73,9 @@ DRIVERS = [
     "cuda-drivers-580", "kmod-nvidia-open-dkms", "akmod-nvidia", "xorg-x11-drv-nvidia-cuda-libs",
 ]  # fmt: skip
 OTHERS = [
-    sentence = "This host has a real NVIDIA driver: /usr/lib64/libnvidia-ml.so.1 is installed."
-    assert real_driver.real_driver() == sentence
-    "nvtop", "cuda-toolkit-13-0", "libnvidia-egl-wayland1", "nvidia-modprobe", "firmware-nvidia-gsp", "gcc",
+    "nvidia-container-toolkit", "libnvidia-container1", "nvidia-driver-pinning", "python3-pynvml", "nvtop",
+    "nvidia-cuda-toolkit", "cuda-toolkit-13-0", "libnvidia-egl-wayland1", "nvidia-modprobe", "firmware-nvidia-gsp",
+    "gcc",
 ]  # fmt: skip
 
 
