@@ -196,7 +196,7 @@ class Worker:
         left, right = left.astype(numpy.float64), right.astype(numpy.float64)
         error = float((abs(found - left @ right) / (abs(left) @ abs(right))).max())
         expected = f"<= {MATMUL_TOLERANCE:g}"
-        if not error <= MATMUL_TOLERANCE:  # so that NaN fails
+        if math.isnan(error) or error > MATMUL_TOLERANCE:
             figure = error if math.isfinite(error) else str(error)
             raise UnfitError(
                 "wrong_result", f"a matrix product differs from the CPU's by {error:.2g} (relative)", figure, expected
