@@ -57,7 +57,7 @@ def test_works_as_a_facts_module(play: Play) -> None:
         ),
         (
             {"gpu_facts_source": "pip", "gpu_facts_wheel_dir": "/nonexistent"},
-            "There is no nvidia_ml_py-13.615.71-py3-none-any.whl in gpu_facts_wheel_dir (/nonexistent) on the controller",
+            "There is no nvidia_ml_py-13.615.71-py3-none-any.whl in gpu_facts_wheel_dir (/nonexistent)",
         ),
         ({"gpu_facts_source": "distro"}, "The package python3-pynvml was not installed on bare: "),
         (
