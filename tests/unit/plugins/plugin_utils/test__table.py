@@ -322,7 +322,9 @@ def test_a_host_is_named_once() -> None:
 
 
 def test_wide_characters_are_padded_by_their_width() -> None:
-    fleet = fleet_of(機=facts(gpu()), ab=facts(gpu()))
+    fleet = table.Fleet()
+    for name in ("機", "ab"):
+        fleet.add_result(name, {"ansible_facts": {"gpu": facts(gpu())}})
     lines = table.render(fleet, 100, lambda words: sum(2 if ord(char) > 0x2E80 else 1 for char in words))
     columns = {line.text.replace("機", "xx").index("NVIDIA") for line in lines[1:3]}
     assert len(columns) == 1
