@@ -271,6 +271,7 @@ verification:
 import inspect
 import os
 import sys
+import typing as t
 import uuid
 from pathlib import Path
 
@@ -325,8 +326,13 @@ def main() -> None:
         timeout=options["timeout"],
         run_simulated=options["simulated"] == "run",
     )
+
+    def run(command: t.Sequence[str]) -> str:
+        path = module.get_bin_path(command[0])
+        return module.run_command([path, *command[1:]])[1] if path else ""
+
     try:
-        facts = _gpu.gather(options["nvml_venvs"], options["timeout"]).as_dict()
+        facts = _gpu.gather(options["nvml_venvs"], options["timeout"], run).as_dict()
         verification = _verify.verify(
             facts,
             request,

@@ -40,7 +40,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setenv("PYTHONPATH", str(STANDIN))
 
     def run_module(found: dict[str, Any], **options: Any) -> dict[str, Any]:
-        monkeypatch.setattr(_gpu, "gather", lambda _venvs, _timeout: Gathered(found))
+        monkeypatch.setattr(_gpu, "gather", lambda _venvs, _timeout, _run: Gathered(found))
         with patch_module_args(options), pytest.raises(SystemExit) as exit_:
             cuda_verify.main()
         result: dict[str, Any] = json.loads(capsys.readouterr().out)
