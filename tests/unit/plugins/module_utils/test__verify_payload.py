@@ -72,12 +72,12 @@ def test_trouble_is_named(trouble: str, kind: str, wrong: list[str], words: str)
 
 @pytest.mark.parametrize("trouble", ["hang", "hang_with_child"])
 def test_a_worker_that_hangs_is_killed_and_the_others_pass(trouble: str) -> None:
-    result = run_standin({"GPU-1": trouble}, gpu(0), gpu(1), timeout=3)
+    result = run_standin({"GPU-1": trouble}, gpu(0), gpu(1), timeout=6)
     assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed"]
     assert result["failure"]["kind"] == "timeout"
     assert "in step 'compile'" in result["failure"]["message"]
     assert [check["name"] for check in result["gpus"][1]["checks"]] == CHECKS[:2]
-    assert 3 <= result["seconds"] < 5
+    assert 6 <= result["seconds"] < 20
 
 
 def test_noise_on_both_streams_does_not_hide_the_report() -> None:

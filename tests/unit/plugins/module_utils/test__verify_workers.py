@@ -60,7 +60,7 @@ def test_the_environment_is_the_given_one() -> None:
 def test_endless_noise_is_cut_and_does_not_stop_the_clock() -> None:
     (outcome,) = run("while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done", timeout=1)
     assert outcome.timed_out
-    assert 1 <= outcome.seconds < 3
+    assert 1 <= outcome.seconds < 10
     assert 0 < len(outcome.tail) <= _verify_workers.TAIL_BYTES
 
 
@@ -84,9 +84,9 @@ def test_what_can_not_be_started_is_said(path: str, words: str) -> None:
 
 def test_outcomes_keep_the_order_and_run_at_the_same_time() -> None:
     start = time.monotonic()
-    outcomes = run(*(f"sleep {second}; echo '{MARKER}'{second}" for second in (0.6, 0.3, 0.6)))
-    assert [outcome.marked for outcome in outcomes] == ["0.6", "0.3", "0.6"]
-    assert time.monotonic() - start < 1.2
+    outcomes = run(*(f"sleep {second}; echo '{MARKER}'{second}" for second in (2, 1, 2)))
+    assert [outcome.marked for outcome in outcomes] == ["2", "1", "2"]
+    assert time.monotonic() - start < 5
 
 
 def test_no_more_than_the_limit_at_the_same_time() -> None:
