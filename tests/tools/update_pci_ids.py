@@ -12,9 +12,10 @@ PCI_IDS_FILE is the file of the PCI ID Project, as the Debian package ``pci.ids`
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
 import sys
+import types
 import typing as t
 from pathlib import Path
 
@@ -44,13 +45,10 @@ GPUS = """
 
 
 def _pci_module() -> t.Any:
-    spec = importlib.util.spec_from_file_location("_pci", COLLECTION / "plugins/module_utils/_pci.py")
-    if spec is None or spec.loader is None:
-        raise RuntimeError("plugins/module_utils/_pci.py can't be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["_pci"] = module
-    spec.loader.exec_module(module)
-    return module
+    package = types.ModuleType("module_utils")
+    package.__path__ = [str(COLLECTION / "plugins/module_utils")]
+    sys.modules[package.__name__] = package
+    return importlib.import_module("module_utils._pci")
 
 
 def table(text: str) -> str:
