@@ -17,7 +17,7 @@ from typing import Any
 
 import make_stubs
 import pytest
-from simulated_host import FILES, RECORDINGS, Host
+from simulated_host import COMMAND, FILES, RECORDINGS, Host
 
 PROFILES = {
     "h100x1": ["NVIDIA H100 80GB HBM3"],
@@ -87,6 +87,29 @@ def test_every_recorded_answer_is_given_as_recorded(simulate: Callable[..., Host
     answer = host.python(f"RECORDING = json.loads({json.dumps(recording)!r})\nUNIQUE = {unique!r}\n{REPLAY}")
     assert answer["different"] == []
     assert answer["asked"] > asked
+
+
+def test_recording_the_simulated_machine_gives_the_recording(simulate: Callable[..., Host]) -> None:
+    """What ``gpu-simulator record`` asks a machine, it finds in the simulated one as it was in the real one."""
+    host = simulate(profile="h200x4")
+    done = host.client(sys.executable, "-B", str(COMMAND), "record")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    recorded = json.loads((RECORDINGS / "h200x4.nvml.json").read_text(encoding="utf-8"))
+    assert made["system"] == recorded["system"]
+    assert len(made["devices"]) == len(recorded["devices"])
+    for new, old in zip(made["devices"], recorded["devices"], strict=True):
+        shared = new.keys() & old.keys() - {"nvmlDeviceGetCpuAffinity"}
+        assert len(shared) > 150
+        assert {key: new[key] for key in shared} == {key: old[key] for key in shared}
+
+
+def test_recording_without_a_driver_is_refused_in_one_sentence(simulate: Callable[..., Host]) -> None:
+    host = simulate(profile="h200x4")
+    host.fault("not_loaded")
+    done = host.client(sys.executable, "-B", str(COMMAND), "record")
+    assert done.returncode == 1
+    assert done.stderr == "gpu-simulator: NVML does not start on this machine: Driver Not Loaded.\n"
 
 
 def test_affinity_is_as_recorded_where_the_host_has_the_cpus(simulate: Callable[..., Host]) -> None:

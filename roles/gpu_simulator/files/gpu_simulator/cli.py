@@ -16,6 +16,7 @@ from .base import VERSION, Changes, Paths, SimulatorError, read_json
 from .devices import unmount
 from .faults import DEFAULT_SECONDS, FAULT_KINDS, checked
 from .host import apply, check, read_config, read_faults, remove, start, write_faults
+from .record import record
 from .simulation import load_profile
 
 
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("start", help="make device nodes and mounts (at boot)")
     commands.add_parser("stop", help="take the mounts away")
     commands.add_parser("plan", help="check a configuration: JSON on standard input")
+    commands.add_parser("record", help="print a recording of this machine's NVML answers (needs nvidia-ml-py)")
     model = commands.add_parser("model", help="make a GPU model of a recording of NVML answers")
     model.add_argument("recording", type=Path)
     model.add_argument("--device", type=int, default=0, help="index of the GPU in the recording (default 0)")
@@ -128,6 +130,8 @@ def run(options: argparse.Namespace) -> Any:
         return model_of_recording(recording, options.device, options.name)
     if options.command == "plan":
         return _plan_command()
+    if options.command == "record":
+        return record()
     return {"show": show, "check": check}[options.command](paths)
 
 
