@@ -145,7 +145,7 @@ def test_process_that_is_no_docker_engine_is_not_stopped(demo: ModuleType, monke
     assert ran == []
 
 
-@pytest.mark.parametrize("pid", ["0", str(os.getpid())])
+@pytest.mark.parametrize("pid", ["0", str(os.getpid())], ids=["none", "another program"])
 def test_only_a_running_engine_counts(demo: ModuleType, pid: str) -> None:
     assert not demo.dockerd_runs(pid)
 
