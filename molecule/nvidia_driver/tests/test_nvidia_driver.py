@@ -64,6 +64,21 @@ def test_fault_is_refused(
         assert sentence in said(done)
 
 
+def test_driver_that_was_installed_and_not_loaded_yet_is_refused(play: Play, host: Host) -> None:
+    dkms = "/var/lib/gpu-simulator/root/var/lib/dkms"
+    link = f"{dkms}/nvidia/kernel-$(uname -r)-$(uname -m)"
+    host.run_expect([0], f"mkdir -p {dkms}/nvidia && ln -s 595.71.05/$(uname -r)/$(uname -m) {link}")
+    try:
+        done = play(ENTRY, "--limit", "four")
+    finally:
+        host.run_expect([0], f"rm -r {dkms}")
+    assert done.returncode == 2, said(done)
+    assert (
+        "Refused (reboot: True): four has versions of its NVIDIA driver that differ"
+        " (loaded 580.159.04, installed 595.71.05, library 580.159.04): reboot needed"
+    ) in said(done)
+
+
 @pytest.mark.parametrize("arguments", [["--extra-vars", "entry=main", "--check"], ["--extra-vars", "entry=verify"]])
 def test_hosts_without_gpu_or_driver_are_refused(play: Play, arguments: list[str]) -> None:
     done = play(ENTRY, "--limit", "refused", *arguments)
