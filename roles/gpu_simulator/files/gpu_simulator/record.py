@@ -26,9 +26,9 @@ DEVICE: dict[str, list[tuple[int, ...]]] = {
             "MaxPcieLinkWidth", "MemoryAffinity", "MemoryBusWidth", "MemoryInfo", "MemoryInfo_v2", "MigMode",
             "MinorNumber", "MPSComputeRunningProcesses", "MultiGpuBoard", "Name", "NumFans", "NumGpuCores",
             "NumaNodeId", "PciInfo_v3", "PcieReplayCounter", "PerformanceState", "PersistenceMode",
-            "PowerManagementDefaultLimit", "PowerManagementLimit", "PowerManagementLimitConstraints", "PowerUsage", "RemappedRows",
-            "RetiredPagesPendingStatus", "RowRemapperHistogram", "Serial", "SupportedMemoryClocks", "Temperature",
-            "TotalEnergyConsumption", "UUID", "UtilizationRates", "VbiosVersion", "VirtualizationMode",
+            "PowerManagementDefaultLimit", "PowerManagementLimit", "PowerManagementLimitConstraints", "PowerUsage",
+            "RemappedRows", "RetiredPagesPendingStatus", "RowRemapperHistogram", "Serial", "SupportedMemoryClocks",
+            "Temperature", "TotalEnergyConsumption", "UUID", "UtilizationRates", "VbiosVersion", "VirtualizationMode",
         )
     },
     "nvmlDeviceGetClockInfo": [(clock,) for clock in range(4)],
