@@ -136,33 +136,6 @@ def test_a_host_without_network(apply: Callable[..., CompletedProcess[str]], hos
 
 
 @pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        (
-            {"entry": "verify", "gpu_verify_venv": "/opt/none"},
-            "[interpreter_broken] /opt/none/bin/python can't be started",
-        ),
-        (
-            {"gpu_verify_python": "/usr/bin/python3"},
-            "[library_missing] /usr/bin/python3 has no numpy: /usr/bin/python3 -m",
-        ),
-        (
-            {"gpu_verify_python": "/bin/false"},
-            "[interpreter_broken] /bin/false ended with status 1 before it could test",
-        ),
-        ({"gpu_verify_conda_prefix": "/opt/none"}, "[interpreter_broken] /opt/none/bin/python can't be started"),
-    ],
-)
-def test_a_python_that_will_not_do(
-    apply: Callable[..., CompletedProcess[str]], variables: dict[str, object], words: str
-) -> None:
-    done = apply(**variables)
-    assert done.returncode == 2, said(done)
-    assert words in said(done)
-    assert changes(done) == 0
-
-
-@pytest.mark.parametrize(
     ("trouble", "returncode", "words"),
     [
         ({}, 0, "GPUs: 4 simulated, in "),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,12 +41,8 @@ def verify(inventory: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def recap(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, int]]:
     """Return the counters of each host."""
-    lines = done.stdout.partition("PLAY RECAP")[2].splitlines()[1:]
-    split = [line.partition(":") for line in lines if ":" in line]
-    return {
-        name.strip(): {key: int(value) for key, value in (pair.split("=") for pair in counters.split())}
-        for name, _colon, counters in split
-    }
+    lines = re.findall(r"^(\w+) +: (ok=.*)$", done.stdout, re.MULTILINE)
+    return {name: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line)} for name, line in lines}
 
 
 def test_one_unreachable_host_does_not_stop_the_others(inventory: Path) -> None:
