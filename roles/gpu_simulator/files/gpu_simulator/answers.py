@@ -194,7 +194,7 @@ def _mig_records(gpu: Gpu, number: int, mig: Mig, cpus: int | None) -> list[str]
     slices = mig.slices
     total = int(slices["memory_mb"]) * 2**20
     used = min(total, 12 * 2**20)
-    known: dict[str, Any] = gpu.model["nvml"]
+    known: dict[str, Any] = {**gpu.model.get("assumed", {}), **gpu.model["nvml"]}
     affinity = known.get("nvmlDeviceGetCpuAffinity", {}).get("value")
     attributes = [
         slices["multiprocessors"], slices.get("copy_engines", 1), slices.get("decoders", 0), 0, slices.get("jpegs", 0),
