@@ -34,9 +34,8 @@ def inventory(host: Host, tmp_path: Path) -> Path:
 def verify(inventory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the playbook by its name in the collection."""
     command = [Path(sys.executable).with_name("ansible-playbook"), "cudahub.gpu.verify", "-i", inventory, *arguments]
-    return subprocess.run(
-        command, env={**os.environ, "ANSIBLE_FORKS": "4"}, capture_output=True, text=True, check=False
-    )
+    environment = {**os.environ, "ANSIBLE_FORKS": "4", "ANSIBLE_FORCE_COLOR": "false"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def recap(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, int]]:
