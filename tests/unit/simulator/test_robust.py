@@ -61,10 +61,10 @@ def test_states_cut_or_changed_anywhere_never_crash(simulate: Callable[..., Host
     host = simulate(profile="a100-40gb-mig")
     whole = (host.state / "state").read_bytes()
     chance = random.Random(1)  # noqa: S311 - no secret
-    states = [whole[: chance.randrange(len(whole))] for _ in range(40)]
-    for _ in range(40):
+    states = [whole[: chance.randrange(len(whole))] for _cut in range(40)]
+    for _change in range(40):
         changed = bytearray(whole)
-        for _ in range(3):
+        for _byte in range(3):
             changed[chance.randrange(len(whole))] = chance.randrange(256)
         states.append(bytes(changed))
     for number, state in enumerate(states):

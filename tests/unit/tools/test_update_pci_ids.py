@@ -15,19 +15,19 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import _pci_ids
 from ansible_collections.cudahub.gpu.tests.tools import update_pci_ids
 
 PCI_IDS = """\
-#	Version: 2026.01.02
+#\tVersion: 2026.01.02
 1002  Other
-	2330  GH100 [Not this one]
+\t2330  GH100 [Not this one]
 10de  NVIDIA Corporation
-	0040  NV40 [GeForce 6800 Ultra]
-	2335  GH100 [H200 SXM 141GB]
-		10de 18bf  Board
-	2330  GH100 [H100 SXM5 80GB]
-	22a3  GH100 [H100 NVSwitch]
-	22ba  AD102 High Definition Audio Controller
-	2924  GB100
+\t0040  NV40 [GeForce 6800 Ultra]
+\t2335  GH100 [H200 SXM 141GB]
+\t\t10de 18bf  Board
+\t2330  GH100 [H100 SXM5 80GB]
+\t22a3  GH100 [H100 NVSwitch]
+\t22ba  AD102 High Definition Audio Controller
+\t2924  GB100
 10df  Emulex
-	2331  GH100 [Not this one]
+\t2331  GH100 [Not this one]
 """
 
 
