@@ -50,11 +50,9 @@ _value:
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.cudahub.gpu.plugins.module_utils._version import parse_version
+from ansible_collections.cudahub.gpu.plugins.module_utils._version import cupy_line, parse_version
 
 CUDA_12 = 12
-CUDA_13 = 13
-OLDEST_FOR_CUDA_13 = (7, 5)
 
 
 def cupy_package(cuda_version: str, gpus: t.Sequence[t.Mapping[str, t.Any]]) -> str:
@@ -74,7 +72,7 @@ def cupy_package(cuda_version: str, gpus: t.Sequence[t.Mapping[str, t.Any]]) -> 
             f"cupy_package: the driver supports CUDA {cuda_version}, and CuPy needs CUDA 12 or later: "
             "update the driver to branch 535 or later"
         )
-    return "cupy-cuda13x" if cuda[0] >= CUDA_13 and min(capabilities) >= OLDEST_FOR_CUDA_13 else "cupy-cuda12x"
+    return cupy_line(cuda, capabilities)
 
 
 def _version(text: object, what: str) -> tuple[int, ...]:

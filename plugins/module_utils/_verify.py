@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ._verify_workers import Command, Outcome
+from ._version import CUDA_13, OLDEST_FOR_CUDA_13, cupy_line, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -164,15 +165,10 @@ def _instance(gpu: Unit, instance: Mapping[str, Any]) -> Unit:
 
 
 def cupy_requirement(driver_cuda: str | None, gpus: Sequence[Mapping[str, Any]]) -> str:
-    """The CuPy distribution for a driver: CUDA 13 ended the support of GPUs before compute capability 7.5."""
-    cuda = _version(driver_cuda) or (13, 0)
-    capabilities = [_version(gpu.get("compute_capability")) or (7, 5) for gpu in gpus]
-    major = 13 if cuda >= (13, 0) and min(capabilities, default=(7, 5)) >= (7, 5) else 12
-    return f"cupy-cuda{major}x[ctk]=={CUPY_VERSION}"
-
-
-def _version(text: str | None) -> tuple[int, ...] | None:
-    return tuple(int(part) for part in text.split(".")) if text else None
+    """The CuPy distribution for a driver; what isn't known stands in nobody's way."""
+    cuda = parse_version(driver_cuda) if driver_cuda else CUDA_13
+    known = [parse_version(gpu["compute_capability"]) for gpu in gpus if gpu.get("compute_capability")]
+    return f"{cupy_line(cuda, known or [OLDEST_FOR_CUDA_13])}[ctk]=={CUPY_VERSION}"
 
 
 def environment_for(unit: Unit) -> dict[str, str]:

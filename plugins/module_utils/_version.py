@@ -11,6 +11,10 @@ import typing as t
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
+CUDA_13 = (13, 0)
+OLDEST_FOR_CUDA_13 = (7, 5)
+"""CUDA 13 ended the support of GPUs before this compute capability."""
+
 
 def parse_version(text: str) -> tuple[int, ...]:
     """``580.159.04`` as ``(580, 159, 4)``. Raises ValueError when the text is not a dotted number."""
@@ -39,3 +43,8 @@ def cuda_version(number: int) -> str:
 def newest(versions: t.Iterable[str]) -> str | None:
     """The newest of some versions; None when there are none."""
     return max(versions, key=parse_version, default=None)
+
+
+def cupy_line(cuda: tuple[int, ...], capabilities: t.Sequence[tuple[int, ...]]) -> str:
+    """The CuPy distribution for a driver's CUDA version and the compute capabilities of its GPUs."""
+    return f"cupy-cuda{13 if cuda >= CUDA_13 and min(capabilities) >= OLDEST_FOR_CUDA_13 else 12}x"
