@@ -64,8 +64,14 @@ def test_works_as_a_facts_module(play: Play) -> None:
             {"gpu_facts_source": "conda"},
             "gpu_facts_source must be one of: auto, pip, distro, none, got: conda",
         ),
-        ({"gpu_facts_venv": "nvml"}, "gpu_facts_venv is 'nvml': give the absolute path of a directory"),
-        ({"gpu_facts_venv": "/opt"}, "gpu_facts_venv is '/opt': give the absolute path of a directory"),
+        ({"gpu_facts_venv": "nvml"}, "gpu_facts_venv is 'nvml': give the absolute path, without"),
+        ({"gpu_facts_venv": "/opt"}, "gpu_facts_venv is '/opt': give the absolute path, without"),
+        ({"gpu_facts_venv": "/opt/a b/nvml"}, "gpu_facts_venv is '/opt/a b/nvml': give the absolute path, without"),
+        ({"gpu_facts_venv": "/opt/a/../b"}, "gpu_facts_venv is '/opt/a/../b': give the absolute path, without"),
+        (
+            {"gpu_facts_venv": "/etc/apt", "entry_point": "absent"},
+            "gpu_facts_venv is /etc/apt, which is on bare and no virtual environment",
+        ),
         (
             {"_gpu_facts_os": "Gentoo-2"},
             "which role gpu_facts does not support: it supports Debian-12, Debian-13",
@@ -73,11 +79,12 @@ def test_works_as_a_facts_module(play: Play) -> None:
     ],
 )
 def test_refusals_leave_the_host_as_it_was(host: Host, play: Play, variables: dict[str, Any], sentence: str) -> None:
-    before = host.check_output("dpkg-query --show; ls -lR /opt")
+    state = "dpkg-query --show; ls -lR /opt /etc/apt"
+    before = host.check_output(state)
     result = role(play, **variables)
     assert result.returncode == 2, result.stdout
     assert sentence in one_line(result.stdout + result.stderr)
-    assert host.check_output("dpkg-query --show; ls -lR /opt") == before
+    assert host.check_output(state) == before
 
 
 def test_installing_needs_root(play: Play) -> None:
@@ -100,6 +107,9 @@ def test_install_check_and_take_away(host: Host, play: Play) -> None:
     assert host.file("/opt/elsewhere/nvml/bin/python").exists
     assert "changed=0" in role(play, **venv).stdout
     assert "changed=0" in role(play, entry_point="verify", **venv).stdout
+    host.check_output("find /opt/elsewhere/nvml -name 'pynvml*.py*' -delete")
+    assert "changed=2" in role(play, **venv).stdout
+    assert host.run("/opt/elsewhere/nvml/bin/python -c 'import pynvml'").rc == 0
     assert "changed=1" in role(play, entry_point="absent", **venv).stdout
     assert not host.file("/opt/elsewhere/nvml").exists
     assert "changed=0" in role(play, entry_point="absent", **venv).stdout
@@ -113,5 +123,5 @@ def test_verify_names_a_missing_binding(play: Play) -> None:
 
     result = verify("auto")
     assert result.returncode == 2
-    assert "h200 has an NVIDIA driver, but its Python has no binding of NVML" in one_line(result.stdout + result.stderr)
+    assert "h200 has an NVIDIA driver, but no binding of NVML that works" in one_line(result.stdout + result.stderr)
     assert verify("none").returncode == 0

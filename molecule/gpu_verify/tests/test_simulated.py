@@ -48,6 +48,19 @@ def test_a_gpu_that_goes_between_facts_and_proof_is_named(play: Play, clean: Non
     assert "[gpu_lost] " in said(done)
 
 
+def test_gpus_that_came_after_the_facts_are_proven_too(play: Play) -> None:
+    done = play(HERE / "stale.yml")
+    assert done.returncode == 0, said(done)
+    assert "GPUs: 4 simulated, in " in said(done)
+
+
+def test_a_gpu_that_left_the_bus_since_the_facts_is_missed(play: Play) -> None:
+    done = play(HERE / "stale.yml", "-e", "with_one_gone=true")
+    assert done.returncode == 2, said(done)
+    assert "h200 isn't verified. GPUs: 1 failed, 4 simulated, in " in said(done)
+    assert "[gpu_lost] GPU GPU-gone was expected" in said(done)
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
