@@ -16,6 +16,7 @@ import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
@@ -159,8 +160,11 @@ class _Running:
 
     def outcome(self) -> Outcome:
         seconds = round(time.monotonic() - self.started, 3)
+        until = time.monotonic() + KILL_SECONDS
+        descendants = _descendants(self.process.pid)
         self.kill()
-        ended = self.reap(time.monotonic() + KILL_SECONDS)
+        ended = self.reap(until)
+        _end_children(lambda pid: pid in descendants, until)
         for stream, lines in self.streams:
             _drain(stream, lines)
             lines.end()
@@ -194,6 +198,50 @@ def _reap_group(group: int) -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _parents() -> dict[int, int]:
+    """All processes that can be seen, with their parents."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it has just ended
+            parents[int(name)] = int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    return parents
+
+
+def _descendants(pid: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents().items():
+        children.setdefault(parent, []).append(child)
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        new = set(children.get(todo.pop(), ())) - found
+        found |= new
+        todo += new
+    return found
+
+
+def _children() -> set[int]:
+    return {pid for pid, parent in _parents().items() if parent == os.getpid()}
+
+
+def _end_children(chosen: Callable[[int], bool], until: float) -> None:
+    """Kill and reap the chosen children of this process until none is left, or the time is over.
+
+    What has left its group or session becomes this process's child when its parent ends. As long as a child isn't
+    reaped, its number isn't given to others.
+    """
+    while left := [pid for pid in _children() if chosen(pid)]:
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+        for pid in left:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > until:
+            return
 
 
 def _drain(stream: IO[bytes], lines: _Lines) -> bool:
@@ -233,6 +281,7 @@ def run(commands: Sequence[Command], marker: str, timeout: float, parallel: int)
     process was asked to end.
     """
     libc = ctypes.CDLL(None)
+    spared = _children()
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     outcomes: dict[int, Outcome] = {}
     running: dict[int, _Running] = {}
@@ -257,10 +306,14 @@ def run(commands: Sequence[Command], marker: str, timeout: float, parallel: int)
                     running[number].unwatch(selector)
                     outcomes[number] = running.pop(number).outcome()
         finally:
+            until = time.monotonic() + KILL_SECONDS
             for one in running.values():
                 one.kill()
             for one in running.values():
-                one.reap(time.monotonic() + KILL_SECONDS)
+                if not one.reap(until):
+                    spared.add(one.process.pid)
                 one.close()
+            spared.update(outcome.unkillable for outcome in outcomes.values() if outcome.unkillable)
+            _end_children(lambda pid: pid not in spared, time.monotonic() + KILL_SECONDS)
             libc.prctl(PR_SET_CHILD_SUBREAPER, 0)
     return [outcomes[number] for number in range(len(commands))]

@@ -117,12 +117,48 @@ def test_a_child_that_a_worker_leaves_behind_goes_too() -> None:
     assert wait_until_gone(int(outcome.marked)) == [None]
 
 
+ESCAPE = """
+import os, sys, time
+if not os.fork():
+    os.setsid()
+    if os.fork():
+        time.sleep(600)
+    os.setsid()
+    pids = (os.getppid(), os.getpid())
+    print("\\n@mark@", *pids, flush=True)
+    if len(sys.argv) > 1:
+        with open(sys.argv[1] + "new", "w") as file:
+            print(*pids, file=file)
+        os.rename(sys.argv[1] + "new", sys.argv[1])
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("rest", "timed_out"), [("time.sleep(1)", False), ("time.sleep(600)", True)])
+def test_who_leaves_the_group_and_the_session_goes_too(rest: str, timed_out: bool) -> None:
+    command = Command([sys.executable, "-"], f"{ESCAPE}\n{rest}".encode(), {})
+    outcomes = _verify_workers.run([command, shell("sleep 2")], MARKER, 3, 8)
+    assert [outcome.timed_out for outcome in outcomes] == [timed_out, False]
+    assert outcomes[0].marked is not None
+    assert [state(int(pid)) for pid in outcomes[0].marked.split()] == [None, None]
+
+
+def test_children_that_were_there_before_stay() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        run("exit 0")
+        assert process.poll() is None
+        process.kill()
+
+
 STARTER = """
 import sys
 from ansible_collections.cudahub.gpu.plugins.module_utils import _verify_workers as workers
 script = "sleep 600 & echo $$ $! > " + sys.argv[1] + "; wait"
+commands = [workers.Command(["/bin/sh", "-s"], script.encode(), {"PATH": "/usr/bin:/bin"})]
+if len(sys.argv) > 2:
+    commands = [workers.Command([sys.executable, "-", sys.argv[1]], sys.argv[2].encode(), {})]
 try:
-    workers.run([workers.Command(["/bin/sh", "-s"], script.encode(), {"PATH": "/usr/bin:/bin"})], "@mark@", 60, 8)
+    workers.run(commands, "@mark@", 60, 8)
 except workers.StoppedError as error:
     print(error)
 """
@@ -147,6 +183,20 @@ def test_nothing_outlives_the_starter(number: signal.Signals, tmp_path: Path) ->
     else:
         assert output == f"ended by {number.name}\n"
         assert [state(worker), state(child)] == [None, None]
+
+
+def test_who_escaped_does_not_outlive_a_starter_that_is_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", STARTER, str(pids), f"{ESCAPE}\ntime.sleep(600)"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        while not pids.exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        output, _none = process.communicate(timeout=10)
+    assert output == "ended by SIGTERM\n"
+    assert [state(int(pid)) for pid in pids.read_text(encoding="ascii").split()] == [None, None]
 
 
 def test_an_unkillable_worker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
