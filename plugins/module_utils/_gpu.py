@@ -556,7 +556,14 @@ def _call_problems(reading: _nvml.DeviceReading, where: str) -> t.Iterator[Probl
         yield Problem(
             "reset_required", "error", f"{where} must be reset: drain it, then run nvidia-smi --gpu-reset for it"
         )
-    if reading["error"] is not None and reading["error"] not in (_nvml.GPU_IS_LOST, _nvml.RESET_REQUIRED):
+    if reading["error"] == _nvml.NO_PERMISSION:
+        yield Problem(
+            "no_permission",
+            "error",
+            f"{where} may not be used by this user: NVML error {_nvml.describe(_nvml.NO_PERMISSION)}; run the task "
+            "with become: true, or look at the owner and mode of its device node",
+        )
+    elif reading["error"] not in (None, _nvml.GPU_IS_LOST, _nvml.RESET_REQUIRED):
         yield Problem(
             "unusable",
             "error",

@@ -456,9 +456,10 @@ ansible_facts:
               contains: &problem
                 code:
                   description:
-                    - For a GPU, an error is one of V(lost), V(reset_required), V(unusable), V(not_visible),
-                      V(other_driver), V(ecc_uncorrectable), V(row_remap_failed), V(recovery_needed), V(hw_slowdown),
-                      V(hw_thermal_slowdown), V(hw_power_brake); a warning is one of V(unreadable), V(passthrough),
+                    - For a GPU, an error is one of V(lost), V(reset_required), V(no_permission), V(unusable),
+                      V(not_visible), V(other_driver), V(ecc_uncorrectable), V(row_remap_failed), V(recovery_needed),
+                      V(hw_slowdown), V(hw_thermal_slowdown), V(hw_power_brake); a warning is one of V(unreadable),
+                      V(passthrough),
                       V(row_remap_pending), V(retired_pages_pending), V(ecc_pending), V(mig_pending),
                       V(mig_no_instances), V(sw_thermal_slowdown), V(sw_power_cap), V(device_node_missing).
                     - For the host it is V(driver_absent), V(driver_not_loaded), V(driver_mismatch) or
