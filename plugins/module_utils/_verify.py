@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_PYTHON = "/opt/cudahub/verify/bin/python"
 CUPY_VERSION = "14.2.0"
 LOST_CODES = ("lost", "not_visible", "other_driver", "unusable")
+PERMISSION_CODE = "no_permission"
 SHARED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 PARALLEL_MINIMUM = 8
 
@@ -136,12 +137,10 @@ def plan(gpus: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None) -> Pla
         here = {whole.uuid, whole.pci_bus_id, *(one["uuid"] for one in instances)}
         missing = [name for name in missing if name not in here]
         problems = {one["code"]: one["message"] for one in gpu["problems"]}
-        lost = [message for code, message in problems.items() if whole.uuid is None or code in LOST_CODES]
         if "passthrough" in problems:
             settled.append(whole.result("skipped", reason=f"{problems['passthrough']}."))
-        elif lost or whole.uuid is None:
-            why = "; ".join(lost) or "look for its messages in the kernel log"
-            settled.append(whole.failed(Failure("gpu_lost", f"{whole} can't be used: {why}.")))
+        elif failure := _unreachable(whole, problems):
+            settled.append(whole.failed(failure))
         elif not mig.get("enabled"):
             units.append(whole)
         elif instances:
@@ -157,6 +156,17 @@ def plan(gpus: Sequence[Mapping[str, Any]], wanted: Sequence[str] | None) -> Pla
         )
         settled.append(Unit(uuid, None, None, None).failed(failure))
     return Plan(units, settled)
+
+
+def _unreachable(gpu: Unit, problems: Mapping[str, str]) -> Failure | None:
+    """Why the driver gives no access to a GPU; ``problems`` are the messages of module gpu_facts by their codes."""
+    known = [code for code in (PERMISSION_CODE, *LOST_CODES) if code in problems]
+    if not known and gpu.uuid is not None:
+        return None
+    why = next((problems[code] for code in (*known, *problems)), "look for its messages in the kernel log")
+    kind = "permission" if PERMISSION_CODE in known else "gpu_lost"
+    named = any(name and name in why for name in (gpu.uuid, gpu.pci_bus_id))
+    return Failure(kind, f"{why}." if named else f"{gpu} can't be used: {why}.")
 
 
 def _instance(gpu: Unit, instance: Mapping[str, Any]) -> Unit:
@@ -277,12 +287,19 @@ class Attempt:
     nodes: Nodes
 
     @property
-    def pip(self) -> str:
-        return f"{self.request.python} -m pip install '{self.cupy}'"
+    def remedy(self) -> str:
+        """How to have the CuPy that fits. The interpreter may be the system's, which isn't for pip to change."""
+        if self.request.command_prefix:
+            return f"give python the path of an interpreter that has {self.cupy} where {self.request.argv[0]} starts it"
+        return (
+            "run role cudahub.gpu.gpu_verify, which brings an environment, or give python or conda_prefix an"
+            f" environment that has {self.cupy}"
+        )
 
     @property
     def last_words(self) -> str:
-        return f" It last said: {_last_line(self.outcome.tail)}" if self.outcome.tail.strip() else ""
+        *_earlier, last = ["", *_lines(self.outcome.tail)]
+        return f" It last said: {last}" if last else ""
 
 
 @dataclass(frozen=True)
@@ -310,7 +327,7 @@ def explain(attempt: Attempt) -> Failure | None:
     report = parse(outcome.marked)
     if outcome.start_error is not None:
         failure = (
-            f"{request.argv[0]} can't be started: {outcome.start_error}. Give a Python 3.9 or later that has CuPy."
+            f"{request.argv[0]} can't be started: {outcome.start_error}; give a Python 3.9 or later that has CuPy."
         )
         return Failure("interpreter_broken", failure)
     if outcome.timed_out:
@@ -369,7 +386,7 @@ def _old_driver(attempt: Attempt, trouble: Trouble) -> Failure | None:
     runtime = trouble.runtime
     message = (
         f"{attempt.unit} has a driver for CUDA {runtime['cuda_driver']}, too old for CuPy {runtime['cupy']} with CUDA"
-        f" {runtime['cuda_runtime']}: install a newer driver, or a CuPy for this one: {attempt.pip}"
+        f" {runtime['cuda_runtime']}: install a newer driver, or take a CuPy for this one: {attempt.remedy}."
     )
     return Failure("driver_too_old", message)
 
@@ -379,7 +396,7 @@ def _not_importable(attempt: Attempt, trouble: Trouble) -> Failure | None:
     if verb != "import":
         return None
     what = f"has no {library}" if trouble.type == "ModuleNotFoundError" else f"can't load {library} {trouble.quote}"
-    return Failure("library_missing", f"{attempt.request.python} {what}: {attempt.pip}")
+    return Failure("library_missing", f"{attempt.request.python} {what}: {attempt.remedy}.")
 
 
 def _no_device(attempt: Attempt, trouble: Trouble) -> Failure | None:
@@ -413,12 +430,13 @@ def _known(attempt: Attempt, trouble: Trouble) -> Failure | None:
 def _library(attempt: Attempt, trouble: Trouble) -> Failure | None:
     if not _LIBRARY.search(trouble.said):
         return None
-    message = f"{attempt.request.python} lacks a library or header of CUDA {trouble.quote}: {attempt.pip}"
+    message = f"{attempt.request.python} lacks a library or header of CUDA {trouble.quote}: {attempt.remedy}."
     return Failure("library_missing", message)
 
 
 def _unknown(attempt: Attempt, trouble: Trouble) -> Failure:
-    return Failure("crashed", f"The test of {attempt.unit} broke off in step '{trouble.step}': {trouble.said}")
+    said = " ".join(_lines(trouble.said))
+    return Failure("crashed", f"The test of {attempt.unit} broke off in step '{trouble.step}': {said}")
 
 
 _RULES: tuple[Callable[[Attempt, Trouble], Failure | None], ...] = (
@@ -440,7 +458,22 @@ def parse(marked: str | None) -> dict[str, Any] | None:
         report = json.loads(marked or "null")
     except ValueError:
         return None
-    return report if isinstance(report, dict) else None
+    return _printable(report) if isinstance(report, dict) else None
+
+
+_TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+
+
+def _printable(value: Any) -> Any:
+    """The value with all texts in it free of control characters, but for line feeds."""
+    if isinstance(value, str):
+        text = _TERMINAL_SEQUENCE.sub("", value.replace("\r\n", "\n"))
+        return "".join(one if one.isprintable() or one == "\n" else " " for one in text)
+    if isinstance(value, list):
+        return [_printable(one) for one in value]
+    if isinstance(value, dict):
+        return {_printable(key): _printable(one) for key, one in value.items()}
+    return value
 
 
 def _ending(returncode: int | None) -> str:
@@ -453,12 +486,9 @@ def _first_line(text: str) -> str:
     return next(_lines(text), "no message")
 
 
-def _last_line(text: str) -> str:
-    return [*_lines(text)][-1]
-
-
 def _lines(text: str) -> Iterator[str]:
-    return (line.strip()[:300] for line in text.splitlines() if line.strip())
+    lines = (_printable(line).strip() for line in text.splitlines())
+    return (line[:300] for line in lines if line)
 
 
 def verify(
@@ -552,13 +582,23 @@ def _sentences(failed: Sequence[Mapping[str, Any]]) -> list[str]:
     """What is wrong, each thing once: GPUs to which the same happened are named after the sentence."""
     alike: dict[str, list[Mapping[str, Any]]] = {}
     for one in failed:
-        message = f"[{one['failure']['kind']}] {one['failure']['message']}"
-        for own in (one["uuid"], one["pci_bus_id"]):
-            message = message.replace(own or "\0", "\0")
-        alike.setdefault(message, []).append(one)
+        alike.setdefault(f"[{one['failure']['kind']}] {_nameless(one)}", []).append(one)
     sentences = []
     for first, *others in alike.values():
         sentence = f"[{first['failure']['kind']}] {first['failure']['message']}"
-        names = ", ".join(f"{one['uuid']} ({one['pci_bus_id']})" for one in others)
+        names = ", ".join(_short_name(one["uuid"], one["pci_bus_id"]) for one in others)
         sentences.append(f"{sentence} The same with {names}." if names else sentence)
     return sentences
+
+
+def _nameless(result: Mapping[str, Any]) -> str:
+    """The message of a failure without what tells its unit from others."""
+    unit = Unit(*(result[name] for name in ("uuid", "index", "pci_bus_id", "name", "mig_profile")))
+    message = str(result["failure"]["message"])
+    for own in (str(unit), unit.uuid, unit.pci_bus_id):
+        message = message.replace(own or "\0", "\0")
+    return message.replace(f"GPU {unit.index} \0", "GPU \0")
+
+
+def _short_name(uuid: str | None, pci_bus_id: str | None) -> str:
+    return f"{uuid} ({pci_bus_id})" if uuid and pci_bus_id else str(uuid or pci_bus_id)

@@ -16,7 +16,9 @@ description:
     and for one that does not, the kind of the failure and a sentence that says what to do.
   - The task fails if any GPU is not verified. Simulated GPUs are reported as C(simulated); they don't fail the task,
     and they are never verified.
-  - Nothing is changed or left behind on the host, no process outlives the module.
+  - Nothing is changed or left behind on the host. No process outlives the module, but for one that the kernel can't
+    end, which is named, and one that O(command_prefix) starts where the module may not end it, as another user's or in
+    a container; the program of a GPU ends itself there, 5 seconds after O(timeout).
   - Less than 1 GiB of memory is used on each GPU, for some seconds.
 author:
   - cudahub.gpu contributors (@cudahub)
@@ -73,7 +75,8 @@ options:
     default: quick
   timeout:
     description:
-      - Time limit of each GPU in seconds. The process of a GPU that hasn't answered by then is killed.
+      - Time limit of each GPU in seconds, above 0 and at most 86400, which is a day. The process of a GPU that hasn't
+        answered by then is killed.
       - NVML, which is asked first, has as much time.
     type: float
     default: 60
@@ -284,6 +287,8 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _verify_workers,
 )
 
+LONGEST_TIMEOUT = 86400
+
 
 def interpreter(python: str | None, conda_prefix: str | None) -> str:
     """Path of the interpreter to use."""
@@ -313,8 +318,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    if options["timeout"] <= 0:
-        module.fail_json(msg=f"timeout is {options['timeout']:g}: give a number of seconds above 0.")
+    if not 0 < options["timeout"] <= LONGEST_TIMEOUT:
+        module.fail_json(
+            msg=f"timeout is {options['timeout']:g}: give a finite number of seconds above 0, at most"
+            f" {LONGEST_TIMEOUT}."
+        )
     if options["gpus"] == []:
         module.fail_json(msg="gpus is an empty list: name at least one UUID, or leave it out to verify all GPUs.")
     request = _verify.Request(

@@ -32,11 +32,15 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "taken": ({**RUN, "gpu_verify_venv": "/opt"}, "/opt on taken is there and not made by role gpu_verify"),
     "no_environment": (
         {**RUN, "entry": "verify"},
-        "[interpreter_broken] /opt/refused/verify/bin/python can't be started: No such file or directory.",
+        "[interpreter_broken] /opt/refused/verify/bin/python can't be started: No such file or directory; give a ",
     ),
     "no_cupy": (
         {**RUN, "gpu_verify_python": "/usr/bin/python3"},
-        "[library_missing] /usr/bin/python3 has no numpy: /usr/bin/python3 -m pip install 'cupy-cuda13x[ctk]==14.2.0'",
+        (
+            "[library_missing] /usr/bin/python3 has no numpy: run role cudahub.gpu.gpu_verify, which brings an"
+            " environment, or give python or conda_prefix an environment that has cupy-cuda13x[ctk]==14.2.0."
+            " The same with GPU-"
+        ),
     ),
     "broken_python": (
         {**RUN, "gpu_verify_python": "/bin/false"},

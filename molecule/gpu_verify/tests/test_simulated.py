@@ -40,12 +40,14 @@ def test_simulated_gpus_are_never_verified(host: Host) -> None:
     assert result["changed"] is False
 
 
-@pytest.mark.parametrize("fault", ["lost", "vanish"])
-def test_a_gpu_that_goes_between_facts_and_proof_is_named(play: Play, clean: None, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "kind"), [("lost", "gpu_lost"), ("vanish", "gpu_lost"), ("no_permission", "permission")]
+)
+def test_a_gpu_that_goes_between_facts_and_proof_is_named(play: Play, clean: None, fault: str, kind: str) -> None:
     done = play(HERE / "vanish.yml", "-e", f"kind={fault}")
     assert done.returncode == 2, said(done)
     assert "h200 isn't verified. GPUs: 1 failed, 3 simulated, in " in said(done)
-    assert "[gpu_lost] " in said(done)
+    assert f"[{kind}] " in said(done)
 
 
 def test_gpus_that_came_after_the_facts_are_proven_too(play: Play) -> None:

@@ -92,6 +92,37 @@ def test_plan(gpus: list[dict[str, Any]], wanted: list[str] | None, units: list[
         assert one["reason"] or one["failure"]["kind"] == "gpu_lost"
 
 
+@pytest.mark.parametrize(
+    ("more", "code", "message", "kind", "said"),
+    [
+        pytest.param(
+            {},
+            "no_permission",
+            "GPU 0 GPU-0 may not be used; do",
+            "permission",
+            "GPU 0 GPU-0 may not be used; do.",
+            id="permission",
+        ),
+        pytest.param(
+            {}, "lost", "GPU 0 GPU-0 is lost; look", "gpu_lost", "GPU 0 GPU-0 is lost; look.", id="named once"
+        ),
+        pytest.param({}, "lost", "lost; look", "gpu_lost", f"{UNIT} can't be used: lost; look.", id="nameless"),
+        pytest.param(
+            {"uuid": None},
+            "not_visible",
+            f"GPU {ADDRESS} is hidden",
+            "gpu_lost",
+            f"GPU {ADDRESS} is hidden.",
+            id="no UUID",
+        ),
+    ],
+)
+def test_a_gpu_without_access(more: dict[str, Any], code: str, message: str, kind: str, said: str) -> None:
+    told = {"code": code, "severity": "error", "message": message}
+    (settled,) = _verify.plan([gpu(0, problems=[told], **more)], None).settled
+    assert settled["failure"] == {"kind": kind, "message": said}
+
+
 def test_a_mig_instance_knows_its_gpu() -> None:
     (unit,) = _verify.plan([mig_gpu(0, "MIG-a")], None).units
     assert str(unit) == f"MIG instance MIG-a (1g.5gb of the GPU at {ADDRESS})"
@@ -182,7 +213,20 @@ def test_worker_without_an_answer(answer: _verify_workers.Outcome, kind: str, wo
 
 
 @pytest.mark.parametrize("library", ["numpy", "cupy"])
-def test_a_missing_library_comes_with_the_line_that_installs_it(library: str) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "remedy"),
+    [
+        (
+            (),
+            (
+                "run role cudahub.gpu.gpu_verify, which brings an environment, or give python or conda_prefix an"
+                f" environment that has {CUPY}"
+            ),
+        ),
+        (("docker", "exec"), f"give python the path of an interpreter that has {CUPY} where docker starts it"),
+    ],
+)
+def test_a_missing_library_comes_with_the_way_to_it(library: str, prefix: tuple[str, ...], remedy: str) -> None:
     error = {
         "step": f"import {library}",
         "type": "ModuleNotFoundError",
@@ -191,8 +235,34 @@ def test_a_missing_library_comes_with_the_line_that_installs_it(library: str) ->
         "message": "none",
     }
     answer = outcome(json.dumps({**json.loads(report()), "error": error}))
-    failure = _verify.explain(_verify.Attempt(UNIT, REQUEST, answer, CUPY, FakeNodes()))
-    assert failure == _verify.Failure("library_missing", f"{PYTHON} has no {library}: {PYTHON} -m pip install '{CUPY}'")
+    request = _verify.Request(PYTHON, command_prefix=prefix)
+    failure = _verify.explain(_verify.Attempt(UNIT, request, answer, CUPY, FakeNodes()))
+    assert failure == _verify.Failure("library_missing", f"{PYTHON} has no {library}: {remedy}.")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07words", "words"),
+        ("a\x00b\x07c\x9bd\u202ee\ud800f", "a b c d e f"),
+        ("\x1b", "no message"),
+    ],
+)
+def test_no_control_character_reaches_a_person(text: str, expected: str) -> None:
+    marked = outcome(report(f"Error: {text}", checks=[{"name": "context", "message": text}]))
+    result, _commands = verify(facts(gpu()), marked)
+    tail = outcome(returncode=1, tail=f"{text}\n").tail
+    silent, _commands = verify(facts(gpu()), outcome(returncode=1, tail=tail))
+    for one in (result, silent):
+        assert all(letter.isprintable() for letter in _verify.summary(one))
+        assert expected in _verify.summary(one) or expected == "no message"
+    assert result["gpus"][0]["checks"][0]["message"].strip() in (expected, "")
+
+
+def test_an_error_of_many_lines_is_told_on_one() -> None:
+    result, _commands = verify(facts(gpu()), outcome(report("Error: one\r\n\ttwo\n\nthree")))
+    assert "Error: one two three" in _verify.summary(result)
 
 
 def test_no_driver_library_is_told_from_an_old_driver() -> None:
@@ -274,6 +344,40 @@ def test_gpus_with_the_same_trouble_share_a_sentence() -> None:
     assert said.count("isn't there for CUDA") == 1
     assert said.count("uncorrectable") == 1
     assert "The same with GPU-1 (00000000:00:01.0), GPU-2 (00000000:00:02.0)." in said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        outcome(returncode=1),
+        outcome(report("CUDARuntimeError: cudaErrorECCUncorrectable: bits")),
+        outcome(report("DynamicLibNotFoundError: libnvrtc")),
+    ],
+)
+def test_instances_with_the_same_trouble_share_a_sentence(answer: _verify_workers.Outcome) -> None:
+    other = "00000000:00:07.0"
+    split, more, whole = mig_gpu(0, "MIG-a", "MIG-b"), mig_gpu(1, "MIG-c"), gpu(2, pci_bus_id=other)
+    split["mig"]["instances"][1]["profile"] = "2g.10gb"
+    result, _commands = verify(facts(split, more, whole), answer, answer, answer, answer)
+    said = _verify.summary(result)
+    assert said.count(f"[{result['failure']['kind']}]") == 1
+    assert said.endswith(f" The same with MIG-b ({ADDRESS}), MIG-c ({ADDRESS}), GPU-2 ({other}).")
+
+
+def test_lost_gpus_share_a_sentence() -> None:
+    gpus = []
+    for number in range(2):
+        told = {"code": "lost", "severity": "error", "message": f"GPU {number} {ADDRESS} GPU-{number} is off: look"}
+        gpus.append(gpu(number, problems=[told]))
+    hidden = gpu(2, uuid=None, index=None, problems=[{**told, "message": f"GPU {ADDRESS} is off: look"}])
+    result, _commands = verify(facts(*gpus, hidden), request=_verify.Request(PYTHON))
+    said = _verify.summary(result)
+    assert f" [gpu_lost] GPU 0 {ADDRESS} GPU-0 is off: look. The same with GPU-1 ({ADDRESS})." in said
+
+
+def test_vanished_gpus_share_a_sentence() -> None:
+    result, _commands = verify(facts(state="absent"), request=_verify.Request(PYTHON, gpus=("GPU-0", "GPU-1")))
+    assert _verify.summary(result).endswith(" The same with GPU-1.")
 
 
 def test_simulated_gpus_are_reported_and_never_verified() -> None:

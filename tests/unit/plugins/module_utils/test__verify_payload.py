@@ -95,7 +95,10 @@ def test_missing_libraries(bare_python: str) -> None:
     result = run_standin({}, gpu(), python=bare_python)
     assert result["failure"] == {
         "kind": "library_missing",
-        "message": f"{bare_python} has no numpy: {bare_python} -m pip install 'cupy-cuda13x[ctk]==14.2.0'",
+        "message": (
+            f"{bare_python} has no numpy: run role cudahub.gpu.gpu_verify, which brings an environment, or give python"
+            " or conda_prefix an environment that has cupy-cuda13x[ctk]==14.2.0."
+        ),
     }
 
 

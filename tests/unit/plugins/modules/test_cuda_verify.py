@@ -107,6 +107,9 @@ def test_a_gpu_that_vanished_after_the_facts(run: Any) -> None:
     [
         ({"timeout": 0}, "timeout is 0"),
         ({"timeout": -1}, "timeout is -1"),
+        ({"timeout": "inf"}, "timeout is inf: give a finite number of seconds above 0, at most 86400."),
+        ({"timeout": "nan"}, "timeout is nan: give a finite number"),
+        ({"timeout": 1e300}, "timeout is 1e+300: give a finite number"),
         ({"gpus": []}, "gpus is an empty list"),
         ({"level": "endless"}, "level"),
         ({"python": "/a", "conda_prefix": "/b"}, "mutually exclusive"),
