@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _driver, _gpu, _nvml, _pci
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver, _gpu, _nvml, _pci, _verify
 from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import (
     FakeNvml,
     add_library,
@@ -281,6 +281,23 @@ def test_problems(h200x4: Path, change: t.Callable[[FakeNvml], FakeNvml], expect
     for problem in facts.gpus[2].problems:
         assert problem.message.startswith("GPU 2 00000000:00:08.0 GPU-00000000-0000-4000-8000-000000000002 ")
         assert problem.severity == ("error" if not healthy and problem.code[:2] != "sw" else "warning")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "advice"),
+    [
+        (_nvml.NO_PERMISSION, "permission", "become: true, or look at the owner and mode of its device node."),
+        (_nvml.GPU_IS_LOST, "gpu_lost", "check power, seating and temperature."),
+        (999, "gpu_lost", "look at the kernel log."),
+    ],
+)
+def test_the_proof_names_why_a_gpu_can_not_be_used(h200x4: Path, code: int, kind: str, advice: str) -> None:
+    uuid = "GPU-00000000-0000-4000-8000-000000000002"
+    nvml = recorded("h200x4").fail("nvmlDeviceGetHandleByIndex", code, 2)
+    (settled,) = _verify.plan(facts_of(h200x4, report(nvml)).as_dict()["gpus"], [uuid]).settled
+    assert settled["failure"]["kind"] == kind
+    assert settled["failure"]["message"].endswith(advice)
+    assert settled["failure"]["message"].count(uuid) == 1
 
 
 def test_unreadable_names_the_call(h200x4: Path) -> None:
