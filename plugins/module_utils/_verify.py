@@ -587,7 +587,7 @@ def _sentences(failed: Sequence[Mapping[str, Any]]) -> list[str]:
     for first, *others in alike.values():
         sentence = f"[{first['failure']['kind']}] {first['failure']['message']}"
         names = ", ".join(_short_name(one["uuid"], one["pci_bus_id"]) for one in others)
-        sentences.append(f"{sentence} The same with {names}." if names else sentence)
+        sentences.append(f"{sentence.rstrip('.')}. The same with {names}." if names else sentence)
     return sentences
 
 

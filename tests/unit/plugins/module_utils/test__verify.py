@@ -350,6 +350,7 @@ def test_gpus_with_the_same_trouble_share_a_sentence() -> None:
     "answer",
     [
         outcome(returncode=1),
+        outcome(returncode=1, tail="last words"),
         outcome(report("CUDARuntimeError: cudaErrorECCUncorrectable: bits")),
         outcome(report("DynamicLibNotFoundError: libnvrtc")),
     ],
@@ -361,7 +362,7 @@ def test_instances_with_the_same_trouble_share_a_sentence(answer: _verify_worker
     result, _commands = verify(facts(split, more, whole), answer, answer, answer, answer)
     said = _verify.summary(result)
     assert said.count(f"[{result['failure']['kind']}]") == 1
-    assert said.endswith(f" The same with MIG-b ({ADDRESS}), MIG-c ({ADDRESS}), GPU-2 ({other}).")
+    assert said.endswith(f". The same with MIG-b ({ADDRESS}), MIG-c ({ADDRESS}), GPU-2 ({other}).")
 
 
 def test_lost_gpus_share_a_sentence() -> None:
