@@ -103,11 +103,67 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "answer of two lines": (
         {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetName": {"value": "a\nb"}}}]},
-        "for 'nvmlDeviceGetName'; it must be {'value': ...} or {'error': code}.",
+        "for 'nvmlDeviceGetName'; the value must be a text of one line.",
     ),
     "answer that is none": (
         {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetName": "T4"}}]},
         "The GPU model 't4' says 'T4' for 'nvmlDeviceGetName'; it must be {'value': ...} or {'error': code}.",
+    ),
+    "answer of no function": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetTemperatur": {"value": 1}}}]},
+        "names 'nvmlDeviceGetTemperatur', which is none of NVML's functions; the nearest is nvmlDeviceGetTemperature.",
+    ),
+    "answer that is not asked for": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetIndex": {"value": 1}}}]},
+        "for 'nvmlDeviceGetIndex'; the simulator does not support that function or makes its answer itself.",
+    ),
+    "answer without its argument": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetClockInfo": {"value": 1}}}]},
+        "for 'nvmlDeviceGetClockInfo'; write that function as nvmlDeviceGetClockInfo:0.",
+    ),
+    "answer with an argument too many": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetTemperature:0": {"value": 1}}}]},
+        "for 'nvmlDeviceGetTemperature:0'; write that function as nvmlDeviceGetTemperature.",
+    ),
+    "text for a number": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetTemperature": {"value": "hot"}}}]},
+        "The GPU model 't4' says {'value': 'hot'} for 'nvmlDeviceGetTemperature'; the value must be a number.",
+    ),
+    "number for a text": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetName": {"value": 4}}}]},
+        "for 'nvmlDeviceGetName'; the value must be a text of one line.",
+    ),
+    "truth for a number": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetTemperature": {"value": True}}}]},
+        "for 'nvmlDeviceGetTemperature'; the value must be a number.",
+    ),
+    "number that is too large": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetTemperature": {"value": 2**64}}}]},
+        "for 'nvmlDeviceGetTemperature'; the value must be a number.",
+    ),
+    "one number for two": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetEccMode": {"value": 1}}}]},
+        "for 'nvmlDeviceGetEccMode'; the value must be a list of 2 numbers.",
+    ),
+    "struct without a field": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetMemoryInfo": {"value": {"total": 1, "free": 1}}}}]},
+        "for 'nvmlDeviceGetMemoryInfo'; the value must be a dictionary of the numbers total, free, used.",
+    ),
+    "process without a pid": (
+        {
+            "gpus": [
+                {"model": "t4", "nvml": {"nvmlDeviceGetComputeRunningProcesses": {"value": [{"usedGpuMemory": 1}]}}}
+            ]
+        },
+        "the value must be a list of processes with a 'pid' and, if wanted, usedGpuMemory, gpuInstanceId, ",
+    ),
+    "error that is no code": (
+        {"gpus": [{"model": "t4", "nvml": {"nvmlDeviceGetTemperature": {"error": 1000}}}]},
+        "for 'nvmlDeviceGetTemperature'; an NVML code is a number between 1 and 999.",
+    ),
+    "fault of no function": (
+        {"profile": "t4", "faults": [{"kind": "lost", "function": "nvmlNope"}]},
+        "The fault 'lost' names 'nvmlNope', which is none of NVML's functions; ",
     ),
     "driver version": ({"driver_version": "latest"}, "'latest' is not the version of a driver such as 580.159.04."),
     "driver branch": (
@@ -138,6 +194,22 @@ def test_what_can_not_be_is_refused_in_one_sentence(request_: dict[str, Any], se
     assert sentence in error
     assert error.endswith(".")
     assert "\n" not in error
+
+
+def test_every_answer_that_the_models_give_is_one_that_can_be_changed() -> None:
+    """The other way round: what is refused above is not what a GPU really answers."""
+    for model in MODELS:
+        content = json.loads((FILES / "models" / f"{model}.json").read_text(encoding="utf-8"))
+        answers = {**content["nvml"], **content["assumed"]}
+        assert plan(gpus=[{"model": model, "nvml": answers}])["config"]["gpus"][0]["nvml"] == answers
+
+
+@pytest.mark.parametrize("others", [[], [{"model": "v100-sxm2-32gb"}]], ids=["alone", "beside another"])
+def test_none_of_a_model_is_as_if_it_were_left_out(others: list[dict[str, Any]]) -> None:
+    """A host has only the models that its configuration brings, so it must not name another."""
+    config = plan(gpus=[{"model": "t4", "count": 0}, *others])["config"]
+    assert config["gpus"] == others
+    assert list(config["models"]) == [gpu["model"] for gpu in others]
 
 
 PCI = {"device": "10de:2330", "subsystem": "10de:16c1", "class": "0x030200"}
@@ -330,6 +402,13 @@ def test_errors_of_the_command_line_are_sentences(host: Host, tmp_path: Path) ->
     assert "can't be read as JSON" in host.refused("apply")
     empty = Host(tmp_path / "empty")
     assert f"The configuration {empty.state}/config.json does not exist.\n" in empty.refused("show")
+
+
+def test_a_path_that_can_not_be_written_is_named(simulate: Callable[..., Host]) -> None:
+    host = simulate(profile="t4")
+    (host.state / "state").unlink()
+    (host.state / "state").mkdir()
+    assert host.refused("apply").startswith(f"gpu-simulator: {host.state}/state: ")
 
 
 def test_a_compiler_that_fails_is_quoted(simulate: Callable[..., Host], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,6 +278,7 @@ except n.NVMLError as error:
         (["--kind", "mismatch", "--gpu", "0"], "is one of the driver: leave 'gpu' out."),
         (["--kind", "pages_pending", "--gpu", "0"], "is not possible on GPU 0: a NVIDIA H200 does not have that."),
         (["--kind", "lost", "--function", "name; rm"], "is not an NVML function such as nvmlDeviceGetMemoryInfo."),
+        (["--kind", "lost", "--function", "nvmlNope"], "names 'nvmlNope', which is none of NVML's functions; "),
         (["--kind", "slow", "--seconds", "-1"], "'seconds' of the fault 'slow' must be a number between 0 and 86400"),
         (["--kind", "error", "--code", "1000"], "'code' of the fault 'error' must be a number between 1 and 999"),
     ],

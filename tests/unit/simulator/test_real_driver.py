@@ -19,14 +19,20 @@ from simulated_host import FILES
 SCRIPT = FILES / "gpu_simulator" / "real_driver.py"
 
 
-@pytest.fixture
-def real_driver(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module on a host without any trace of a driver."""
+def load() -> ModuleType:
+    """Return the module."""
     spec = importlib.util.spec_from_file_location("real_driver", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def real_driver(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module on a host without any trace of a driver."""
+    module = load()
     monkeypatch.setattr(module, "module_loaded", lambda: False)
     monkeypatch.setattr(module, "_in_container", lambda: False)
     monkeypatch.setattr(module, "_driver_packages", list)
@@ -64,6 +70,20 @@ def test_a_library_of_an_installer(real_driver: ModuleType, monkeypatch: pytest.
     assert real_driver.real_driver() is None
     monkeypatch.setattr(real_driver, "_libraries", lambda: [ours, "/usr/lib64/libnvidia-ml.so.1"])
     assert real_driver.real_driver() == "This host has a real NVIDIA driver: /usr/lib64/libnvidia-ml.so.1 is installed."
+
+
+def test_a_library_that_the_linkers_cache_does_not_know(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = load()
+    assert {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"} <= set(
+        module.LIBRARY_DIRECTORIES
+    )
+    monkeypatch.setattr(module, "LIBRARY_DIRECTORIES", (str(tmp_path),))
+    before = module._libraries()
+    library = tmp_path / "libnvidia-ml.so.1"
+    library.symlink_to("libnvidia-ml.so.580.159.04")
+    assert module._libraries() == before, "a link that leads nowhere is no library"
+    (tmp_path / "libnvidia-ml.so.580.159.04").touch()
+    assert module._libraries() == [*before, str(library)]
 
 
 DRIVERS = [

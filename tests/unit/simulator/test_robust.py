@@ -189,6 +189,16 @@ result.append([library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.by
     ) == [[7, 2], [7, 2], [7, 2], [0, 2], [0, 2], [3201, 2201], [0, 0]]
 
 
+def test_a_text_where_a_number_belongs_is_an_unknown_error(simulate: Callable[..., Host]) -> None:
+    """Only a state file that was written by hand has one."""
+    host = simulate(profile="t4")
+    state = (host.state / "state").read_text()
+    (host.state / "state").write_text(state.replace("nvmlDeviceGetTemperature u 32", "nvmlDeviceGetTemperature s hot"))
+    assert (
+        host.python(f"{ARGUMENTS}\nresult = library.nvmlDeviceGetTemperature(device, 0, ctypes.byref(number))") == 999
+    )
+
+
 def test_processes_that_a_profile_gives(simulate: Callable[..., Host]) -> None:
     running = [{"pid": 1, "usedGpuMemory": 2**30}, {"pid": 2, "usedGpuMemory": 5}]
     host = simulate(

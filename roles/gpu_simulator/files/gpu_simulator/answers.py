@@ -7,20 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .functions import PROCESS_FIELDS, STRUCT_FIELDS
 from .simulation import Gpu, Mig, Simulation
 
-#: Struct answers of a recording, as the numbers that the library wants, in order.
-STRUCT_FIELDS = {
-    "nvmlDeviceGetMemoryInfo": ("total", "free", "used"),
-    "nvmlDeviceGetMemoryInfo_v2": ("total", "reserved", "free", "used"),
-    "nvmlDeviceGetBAR1MemoryInfo": ("bar1Total", "bar1Free", "bar1Used"),
-    "nvmlDeviceGetUtilizationRates": ("gpu", "memory"),
-    "nvmlDeviceGetRowRemapperHistogram": ("max", "high", "partial", "low", "none"),
-    "nvmlDeviceGetGpuFabricInfoV": ("clusterUuid", "status", "cliqueId", "state", "healthMask"),
-    "nvmlDeviceGetNvLinkRemotePciInfo_v2": ("domain", "bus", "device", "pciDeviceId", "pciSubSystemId"),
-    "nvmlSystemGetConfComputeState": ("environment", "ccFeature", "devToolsMode"),
-}
-PROCESS_FIELDS = ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId")
 #: Recorded names whose key in the state file is another one.
 STATE_KEYS = {"nvmlDeviceGetNvLinkRemotePciInfo_v2": "nvmlDeviceGetNvLinkRemotePciInfo"}
 #: Answered by the library itself or placed per GPU, never taken from a model.
@@ -105,7 +94,7 @@ def _add_links(made: dict[str, dict[str, Any]], simulation: Simulation, gpu: Gpu
         made[f"nvmlDeviceGetNvLinkVersion:{link}"] = {"value": nvlink["version"]}
         made[f"nvmlDeviceGetNvLinkRemoteDeviceType:{link}"] = {"value": 0 if per_peer else 2}
         made[f"nvmlDeviceGetNvLinkRemotePciInfo_v2:{link}"] = {"value": remote}
-    if "nvmlDeviceGetGpuFabricInfoV" in made and not per_peer:
+    if "value" in made.get("nvmlDeviceGetGpuFabricInfoV", {}) and not per_peer:
         made["nvmlDeviceGetGpuFabricInfoV"] = {"value": {**made["nvmlDeviceGetGpuFabricInfoV"]["value"], "state": 3}}
 
 

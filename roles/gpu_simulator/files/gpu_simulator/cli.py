@@ -38,7 +38,8 @@ def plan(request: dict[str, Any]) -> dict[str, Any]:
             raise SimulatorError(f"{key!r} must be auto, true or false, not {config[key]!r}.")
     simulation = checked(config)
     models = {gpu.model_name: gpu.model for gpu in simulation.gpus}
-    return {**simulation.config, "models": models, "simulator_version": VERSION}
+    entries = [entry for entry in config["gpus"] if entry.get("count", 1) > 0]
+    return {**simulation.config, "gpus": entries, "models": models, "simulator_version": VERSION}
 
 
 def show(paths: Paths) -> dict[str, Any]:
@@ -144,6 +145,11 @@ def main() -> int:
         return 1
     except PermissionError as error:
         print(f"gpu-simulator: {error.filename}: {error.strerror}; run this as root.", file=sys.stderr)
+        return 1
+    except OSError as error:
+        path = error.filename2 or error.filename
+        where = f"{path}: " if path else ""
+        print(f"gpu-simulator: {where}{error.strerror}.", file=sys.stderr)
         return 1
     return 0
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from .answers import answers
 from .base import SimulatorError
+from .functions import check_function
 from .simulation import Gpu, Simulation, resolve
 
 #: What a kind of fault does: the NVML code that calls give (None: it changes values instead).
@@ -70,6 +71,8 @@ def _check_settings(fault: Any) -> None:
     function = str(fault.get("function", "*"))
     if function != "*" and not re.fullmatch(r"nvml[A-Z]\w{0,80}", function):
         raise SimulatorError(f"{function!r} is not an NVML function such as nvmlDeviceGetMemoryInfo.")
+    if function != "*":
+        check_function(function, f"The fault {kind!r}")
     for name, lowest, highest, types in LIMITS:
         value = fault.get(name, lowest)
         if isinstance(value, bool) or not isinstance(value, types) or not lowest <= value <= highest:

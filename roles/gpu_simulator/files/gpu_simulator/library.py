@@ -79,7 +79,9 @@ def install_library(changes: Changes, paths: Paths, simulation: Simulation) -> N
 def _ldconfig(paths: Paths) -> None:
     if paths.prefix == Path("/"):
         program = shutil.which("ldconfig") or "/sbin/ldconfig"
-        subprocess.run([program], check=True, capture_output=True)
+        done = subprocess.run([program], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SimulatorError(f"{program} fails: {done.stderr.strip() or f'code {done.returncode}'}")
 
 
 def remove_library(changes: Changes, paths: Paths) -> None:

@@ -17,6 +17,11 @@ DRIVER_PACKAGE = re.compile(
     r"|cuda-drivers(-.+)?|kmod-nvidia(-.+)?|akmod-nvidia(-.+)?|xorg-x11-drv-nvidia(-.+)?)"
 )
 OUR_LIBRARY = "/usr/local/lib/gpu-simulator/"
+#: Where the linker looks without its cache.
+LIBRARY_DIRECTORIES = (
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
+    "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/lib",
+)  # fmt: skip
 
 
 def dpkg_packages(status: Path) -> list[str]:
@@ -39,7 +44,9 @@ def _driver_packages() -> list[str]:
 def _libraries() -> list[str]:
     program = shutil.which("ldconfig") or "/sbin/ldconfig"
     cache = subprocess.run([program, "-p"], capture_output=True, text=True, check=False).stdout
-    return re.findall(r"libnvidia-ml\.so\.1 .*=> (\S+)", cache)
+    known = re.findall(r"libnvidia-ml\.so\.1 .*=> (\S+)", cache)
+    present = [str(path) for name in LIBRARY_DIRECTORIES if (path := Path(name) / "libnvidia-ml.so.1").exists()]
+    return known + present
 
 
 def _has_control_node() -> bool:

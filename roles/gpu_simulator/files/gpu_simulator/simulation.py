@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import PAYLOAD, SimulatorError, read_json
+from .functions import check_answer
 
 MAX_GPUS = 64
 
@@ -58,25 +59,11 @@ def check_model(name: str, model: Any) -> None:
 
 
 def check_answers(name: str, answers: Any) -> None:
-    """Raise SimulatorError for the first answer that is neither a value nor an error."""
+    """Raise SimulatorError for the first answer that the library can't give."""
     if not isinstance(answers, dict):
         raise SimulatorError(f"The answers of the GPU model {name!r} must be a dictionary, not {answers!r}.")
     for key, answer in answers.items():
-        good = re.fullmatch(r"nvml[A-Z]\w*(:\d+)*", key) and isinstance(answer, dict) and len(answer) == 1
-        if not good or not (_is_value(answer["value"]) if "value" in answer else isinstance(answer.get("error"), int)):
-            raise SimulatorError(
-                f"The GPU model {name!r} says {answer!r} for {key!r}; it must be {{'value': ...}} or {{'error': code}}."
-            )
-
-
-def _is_value(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.isprintable()
-    if isinstance(value, dict):
-        return all(_is_value(part) for part in value.values())
-    if isinstance(value, list):
-        return all(_is_value(part) for part in value)
-    return isinstance(value, int)
+        check_answer(name, str(key), answer)
 
 
 def load_profile(name: str) -> dict[str, Any]:

@@ -130,7 +130,7 @@ static nvml_return look_up(const struct scope *scope, const struct record **reco
         return NOT_SUPPORTED;
     if ((*record)->kind == 'e')
         return (*record)->code;
-    return (*record)->kind == 's' || (*record)->count >= count ? OK : UNKNOWN;
+    return (*record)->count >= count ? OK : UNKNOWN;
 }
 
 static nvml_return copy_text(const char *text, char *buffer, unsigned int length)
