@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import yaml
 from simulated_host import FILES, plan
 
@@ -60,3 +61,24 @@ def test_all_faults_are_documented() -> None:
 def test_every_os_has_its_variables() -> None:
     supported = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["_gpu_simulator_supported"]
     assert {path.stem for path in (ROLE / "vars").glob("*-*.yml")} == set(supported)
+
+
+@pytest.mark.parametrize("name", ["configure", "absent", "verify"])
+def test_a_command_that_fails_is_quoted_by_the_next_task(name: str) -> None:
+    """Its sentence is on stderr, and there is no JSON on stdout that an expression could read."""
+    tasks = yaml.safe_load((ROLE / "tasks" / f"{name}.yml").read_text(encoding="utf-8"))
+    numbers = [number for number, task in enumerate(tasks) if "ansible.builtin.command" in task]
+    assert len(numbers) == 1
+    asked, quoted = tasks[numbers[0]], tasks[numbers[0] + 1]
+    result = asked["register"]
+    assert asked["changed_when"] is False or asked["changed_when"].startswith(f"{result}.rc == 0 and ")
+    assert asked["failed_when"] == f"{result}.rc not in [0, 1]"
+    assert quoted["ansible.builtin.assert"]["that"] == f"{result}.rc == 0"
+    assert f"{result}.stderr" in quoted["ansible.builtin.assert"]["fail_msg"]
+
+
+def test_verify_looks_for_the_command_before_it_runs_it() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/verify.yml").read_text(encoding="utf-8"))
+    assert tasks[0]["ansible.builtin.stat"]["path"] == tasks[2]["ansible.builtin.command"]["cmd"].split()[0]
+    assert tasks[1]["ansible.builtin.assert"]["that"] == f"{tasks[0]['register']}.stat.exists"
+    assert "run the role" in tasks[1]["ansible.builtin.assert"]["fail_msg"]
