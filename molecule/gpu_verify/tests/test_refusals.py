@@ -29,7 +29,9 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "other_system": ({**RUN, "pretend": "Slackware"}, "install CuPy: it supports Debian-12, Debian-13, RedHat-8"),
     "nobody": ({**RUN, "ansible_user": "nobody"}, "needs root on nobody to install CuPy into /opt/refused/verify"),
     "small_disk": ({**RUN, "disk_bytes": 10**15}, "free some, or set gpu_verify_venv"),
-    "taken": ({**RUN, "gpu_verify_venv": "/opt"}, "/opt on taken is there and not made by role gpu_verify"),
+    "taken": ({**RUN, "gpu_verify_venv": "/etc/apt"}, "/etc/apt on taken is there and not made by role gpu_verify"),
+    "too_high": ({**RUN, "gpu_verify_venv": "/opt"}, "gpu_verify_venv is '/opt': give an absolute path"),
+    "relative": ({**RUN, "gpu_verify_venv": "opt/verify"}, "gpu_verify_venv is 'opt/verify': give an absolute path"),
     "no_environment": (
         {**RUN, "entry": "verify"},
         "[interpreter_broken] /opt/refused/verify/bin/python can't be started: No such file or directory; give a ",
