@@ -232,13 +232,11 @@ def _from_venv(venv: str) -> t.Callable[[], ModuleType | None]:
     return load
 
 
-def gather(venvs: t.Sequence[str], timeout: float) -> Report:
-    """Read NVML in a child process, for at most so many seconds. Never raises for what NVML does."""
-    return Child(lambda: load_binding(venvs)).report(timeout)
-
-
 class Child:
-    """A forked process that reads NVML; the parent works on meanwhile and asks for the report in the end."""
+    """A forked process that reads NVML; the parent works on meanwhile and asks for the report in the end.
+
+    Nothing is raised for what NVML does.
+    """
 
     def __init__(self, load: t.Callable[[], Nvml]) -> None:
         self._started = time.monotonic()
