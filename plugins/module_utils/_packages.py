@@ -1,0 +1,145 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a package manager knows and does, the same for apt and dnf."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+State = t.Literal["installed", "half-configured", "unpacked", "half-installed", "config-files", "triggers"]
+
+ErrorKind = t.Literal[
+    "network",
+    "signature",
+    "not_found",
+    "checksum",
+    "unresolvable",
+    "lock",
+    "download",
+    "disk",
+    "interrupted",
+    "package_manager",
+]
+
+BROKEN: frozenset[State] = frozenset({"half-configured", "unpacked", "half-installed", "triggers"})
+"""States that an interrupted transaction leaves behind."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package in a version, written as the package manager writes it."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A package that gets another version, newer or older."""
+
+    name: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A package that the system has, or has left-overs of."""
+
+    name: str
+    version: str
+    state: State
+    held: bool
+
+    @property
+    def present(self) -> bool:
+        """Whether its files are there: nothing but its configuration files does not count."""
+        return self.state != "config-files"
+
+    @property
+    def broken(self) -> bool:
+        """Whether an interrupted transaction must be finished first."""
+        return self.state in BROKEN
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What the package manager would do, dependencies included. Sizes in bytes; None where it doesn't tell."""
+
+    install: tuple[Package, ...] = ()
+    change: tuple[Change, ...] = ()
+    remove: tuple[Package, ...] = ()
+    download_bytes: int | None = None
+    disk_bytes: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        return not (self.install or self.change or self.remove)
+
+
+class PackageError(Exception):
+    """A package manager or a repository that can't do its part: of which kind, a sentence, and what it said itself."""
+
+    def __init__(self, kind: ErrorKind, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+        self.message = message
+        self.details = details
+
+
+class Result(t.NamedTuple):
+    """How a command ended."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+
+Run = t.Callable[[t.Sequence[str], t.Mapping[str, str]], Result]
+"""Runs a command with some variables added to its environment; never raises for what the command does."""
+
+
+class Reader(t.Protocol):
+    """What can be read of packages without changing anything and without the package manager's lock."""
+
+    def installed(self) -> dict[str, Installed]:
+        """Every package of the system, by name."""
+
+    def available(self, pattern: re.Pattern[str]) -> dict[str, tuple[str, ...]]:
+        """The versions, newest first, of the packages whose whole name matches."""
+
+    def origin(self, package: Package) -> str | None:
+        """An address that offers the package in this version; None where no source does."""
+
+    def compare(self, left: str, right: str) -> int:
+        """Less than 0, 0, or more than 0 as the left version is older, the same or newer."""
+
+    def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
+        """What installing and removing these would do. Raises PackageError("unresolvable").
+
+        With a pin, an upstream version such as ``580.159.04``, versions that are it come before all others, in
+        dependencies, too.
+        """
+
+
+class Writer(t.Protocol):
+    """What changes packages. Every method raises PackageError."""
+
+    def apply(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> None:
+        """Install and remove these in one transaction, with the same meaning as Reader.simulate."""
+
+    def repair(self) -> None:
+        """Finish a transaction that was interrupted."""
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        """Remove these with their configuration files."""
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        """Keep these in the version they have."""
+
+    def unhold(self, names: t.Sequence[str]) -> None:
+        """Let these be changed again."""
