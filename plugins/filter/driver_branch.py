@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 DOCUMENTATION = r"""
 name: driver_branch
@@ -58,41 +57,11 @@ _value:
 
 from ansible.errors import AnsibleFilterError
 
-GENERATIONS = (
-    "Tesla",
-    "Fermi",
-    "Kepler",
-    "Maxwell",
-    "Pascal",
-    "Volta",
-    "Turing",
-    "Ampere",
-    "Ada Lovelace",
-    "Hopper",
-    "Blackwell",
-    "Rubin",
-)
-"""Architectures from old to new, named as nvidia-smi names them."""
-
-FIRST_WITH_OPEN_MODULE = "Turing"
-FIRST_WITHOUT_PROPRIETARY_MODULE = "Blackwell"
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A driver branch, and the oldest architecture that it supports."""
-
-    branch: str
-    kind: t.Literal["long-term", "production"]
-    end_of_life: str
-    oldest: str
-
-
-# NVIDIA, "Supported Drivers and CUDA Toolkit Versions" of the data centre driver documentation, November 2026.
-BRANCHES = (
-    Branch("580", "long-term", "2028-06", "Maxwell"),
-    Branch("595", "production", "2027-03", "Turing"),
-    Branch("620", "long-term", "2029-09", "Turing"),
+from ansible_collections.cudahub.gpu.plugins.module_utils._branches import (
+    BRANCHES,
+    FIRST_WITH_OPEN_MODULE,
+    FIRST_WITHOUT_PROPRIETARY_MODULE,
+    GENERATIONS,
 )
 
 
