@@ -129,6 +129,9 @@ class Reader(t.Protocol):
 class Writer(t.Protocol):
     """What changes packages. Every method raises PackageError."""
 
+    def refresh(self) -> None:
+        """Read anew what the system's repositories offer."""
+
     def apply(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> None:
         """Install and remove these in one transaction, with the same meaning as Reader.simulate."""
 
@@ -136,7 +139,10 @@ class Writer(t.Protocol):
         """Finish a transaction that was interrupted."""
 
     def purge(self, names: t.Sequence[str]) -> None:
-        """Remove these with their configuration files."""
+        """Remove exactly these with their configuration files; what another package needs is an error."""
+
+    def needed_by_others(self, names: t.Collection[str]) -> dict[str, str]:
+        """Which of these a package that is not among them depends on, and the name of one that does. Changes nothing."""
 
     def hold(self, names: t.Sequence[str]) -> None:
         """Keep these in the version they have."""
