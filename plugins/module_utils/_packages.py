@@ -149,3 +149,9 @@ class Writer(t.Protocol):
 
     def unhold(self, names: t.Sequence[str]) -> None:
         """Let these be changed again."""
+
+    def automatic(self) -> set[str]:
+        """The packages that were installed only because others depend on them. Changes nothing."""
+
+    def mark_automatic(self, names: t.Sequence[str]) -> None:
+        """Have these count as installed only because others depend on them."""
