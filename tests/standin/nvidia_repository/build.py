@@ -4,9 +4,9 @@
 
 """Stands in for NVIDIA's CUDA repository, which is what the role uses by default, without nvidia_driver_repository_*.
 
-``build.py FOLDER [DISTRIBUTION ...]`` makes ``FOLDER/repos/<distribution>/<x86_64|sbsa>/`` for Debian (default: debian12
-and debian13) and Ubuntu: a signed, flat apt repository with the names, versions, relations and maintainer scripts that
-the driver's packages have there. It needs dpkg-deb, gpg and gcc. ``FOLDER/fingerprint`` is that of the key.
+``build.py FOLDER [DISTRIBUTION ...]`` makes ``FOLDER/repos/<distribution>/<x86_64|sbsa>/`` for Debian (default:
+debian12 and debian13) and Ubuntu: a signed, flat apt repository with the names, versions, relations and maintainer
+scripts that the driver's packages have there. ``FOLDER/fingerprint`` is that of the key. Needs dpkg-deb, gpg and gcc.
 
 Packages hold next to nothing, but DKMS compiles real kernel modules in seconds, and NVML answers "driver not loaded".
 What else is special:
@@ -38,7 +38,7 @@ from pathlib import Path
 
 FILES = Path(__file__).parent / "files"
 VERSIONS = ("580.95.05", "580.126.09", "580.159.04", "590.48.01", "595.58.03", "595.71.05", "615.71.09", "620.36.02")
-BROKEN, SLOW_VERSION, SLOW = "590.48.01", "580.95.05", 20
+BROKEN, SLOW_VERSION, SLOW = "590.48.01", "580.95.05", 12
 FABRIC_MANAGER_OTHER = {"615.71.09": "615.71.05"}
 KEYS = {
     "debian12": "3bf863cc.pub",
