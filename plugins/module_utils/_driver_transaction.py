@@ -1,0 +1,749 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The driver's packages changed as a whole: either it is as planned, built and held, or as it was before."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import typing as t
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from ._dkms import Build, Failure, failures_in, first_error, of_driver
+from ._driver_packages import in_family, is_family
+from ._packages import Change, Package, PackageError, Transaction
+
+if t.TYPE_CHECKING:
+    from ._packages import Installed, Reader, Result, Writer
+
+FailureKind = t.Literal["lock", "download", "unresolvable", "disk", "dkms", "interrupted", "package_manager"]
+
+_KINDS: dict[str, FailureKind] = {
+    "lock": "lock",
+    "disk": "disk",
+    "unresolvable": "unresolvable",
+    "interrupted": "interrupted",
+    "network": "download",
+    "signature": "download",
+    "not_found": "download",
+    "checksum": "download",
+    "download": "download",
+}
+_PINNING = "nvidia-driver-pinning-"
+_KERNEL_IMAGE = re.compile(r"(?:linux-(?:image|modules)|kernel(?:-core|-modules\S*)?)(?:-|$)")
+
+
+class PlanError(Exception):
+    """A plan that module driver_plan has not made, or a record that can't be read."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What module driver_plan worked out, as far as it is to be done."""
+
+    satisfied: bool
+    source: str
+    branch: str
+    version: str
+    kernel_module: str
+    kernels: tuple[str, ...]
+    packages: tuple[Package, ...]
+    transaction: Transaction
+    unhold: tuple[str, ...] = ()
+    repair: bool = False
+    ways_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: t.Mapping[str, t.Any]) -> Plan:
+        """The plan in the value that driver_plan returned. Raises PlanError."""
+        try:
+            transaction = plan["transaction"]
+            return cls(
+                satisfied=bool(plan["satisfied"]),
+                source=str(plan["source"]),
+                branch=str(plan["branch"]),
+                version=str(plan["version"]),
+                kernel_module=str(plan["kernel_module"]),
+                kernels=tuple(map(str, plan["kernels"])),
+                packages=_packages(plan["packages"]),
+                transaction=Transaction(
+                    _packages(transaction["install"]),
+                    tuple(Change(str(one["name"]), str(one["from"]), str(one["to"])) for one in transaction["change"]),
+                    _packages(transaction["remove"]),
+                ),
+                unhold=tuple(map(str, plan.get("unhold") or ())),
+                repair=bool(plan.get("repair")),
+                ways_out=tuple(map(str, plan.get("ways_out") or ())),
+            )
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                f"plan is not what cudahub.gpu.driver_plan returns: {error} is missing or of another type; give the "
+                "plan of its result, where refusals is empty"
+            ) from error
+
+
+def _packages(values: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Package, ...]:
+    return tuple(Package(str(one["name"]), str(one["version"])) for one in values)
+
+
+@dataclass(frozen=True)
+class Was:
+    """A package as it was before a transaction."""
+
+    version: str
+    state: str
+    held: bool
+    automatic: bool
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A transaction that has begun: the packages that it touches, and those of them that were there."""
+
+    names: frozenset[str]
+    before: t.Mapping[str, Was]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was done to the host, so that it can be undone."""
+
+    source: str = ""
+    branch: str = ""
+    driver_version: str = ""
+    kernel_module: str = ""
+    installed: tuple[str, ...] = ()
+    """Packages that were not there before."""
+    asked: tuple[str, ...] = ()
+    """Packages that were asked for by name, so that the package manager takes them for the user's own choice."""
+    held: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    pending: Pending | None = None
+
+    def as_json(self) -> str:
+        value: dict[str, t.Any] = {"version": 1, **asdict(self)}
+        if self.pending:
+            value["pending"] = {
+                "names": sorted(self.pending.names),
+                "before": {name: asdict(was) for name, was in sorted(self.pending.before.items())},
+            }
+        return json.dumps(value, indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def of(cls, text: str) -> Record:
+        """The record in a file's text. Raises PlanError."""
+        try:
+            value = json.loads(text)
+            pending = value["pending"]
+
+            def texts(key: str) -> tuple[str, ...]:
+                return tuple(map(str, value[key]))
+
+            return cls(
+                source=str(value["source"]),
+                branch=str(value["branch"]),
+                driver_version=str(value["driver_version"]),
+                kernel_module=str(value["kernel_module"]),
+                installed=texts("installed"),
+                asked=texts("asked"),
+                held=texts("held"),
+                files=texts("files"),
+                pending=pending
+                and Pending(frozenset(pending["names"]), {name: Was(**was) for name, was in pending["before"].items()}),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PlanError(f"it is not a record of driver packages ({error})") from error
+
+
+class Records(t.Protocol):
+    """Where the record is kept."""
+
+    def read(self) -> Record | None:
+        """The record; None when there is none. Raises PlanError."""
+
+    def write(self, record: Record) -> None:
+        """Keep a record in place of the old one. Raises OSError."""
+
+    def remove(self) -> None:
+        """Forget the record. Raises OSError."""
+
+
+class RecordFile:
+    """A record in a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def read(self) -> Record | None:
+        try:
+            return Record.of(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError, PlanError) as error:
+            raise PlanError(
+                f"The record {self._path} can't be read: {error}; correct it, or move it away if this host's driver "
+                "packages are not to be taken away by this collection"
+            ) from error
+
+    def write(self, record: Record) -> None:
+        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        beside = self._path.with_name(self._path.name + ".new")
+        beside.write_text(record.as_json(), encoding="utf-8")
+        beside.chmod(0o644)
+        beside.replace(self._path)
+
+    def remove(self) -> None:
+        self._path.unlink()
+
+
+class Dkms(t.Protocol):
+    """DKMS of the host."""
+
+    def status(self) -> tuple[Build, ...]:
+        """All builds; none where there is no DKMS."""
+
+    def build(self, module: str, version: str, kernel: str) -> Result:
+        """Build and install a module for a kernel."""
+
+    def log(self, module: str, version: str, kernel: str) -> str | None:
+        """The text of the make.log of the latest build for a kernel."""
+
+    def keep(self, failure: Failure, text: str) -> str:
+        """Keep a copy of a make.log where a rollback does not delete it; its path."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the transaction works with. ``running`` is the release of the running kernel."""
+
+    reader: Reader
+    writer: Writer
+    dkms: Dkms
+    records: Records
+    say: t.Callable[[str], None]
+    running: str
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the packages are not as asked for."""
+
+    kind: FailureKind
+    message: str
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, or would be in check mode."""
+
+    changed: bool
+    transaction: Transaction = field(default_factory=Transaction)
+    before: str = ""
+    after: str = ""
+    builds: tuple[Build, ...] = ()
+    kept: t.Mapping[str, str] = field(default_factory=dict)
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is left to do of a plan."""
+
+    packages: bool
+    remove: tuple[str, ...]
+    kernels: tuple[str, ...]
+    hold: tuple[str, ...]
+    unhold: tuple[str, ...]
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.packages or self.kernels or self.hold or self.unhold)
+
+
+class _FailedError(Exception):
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+
+
+# --- present ----------------------------------------------------------------------------------------------------------
+
+
+def present(host: Host, plan: Plan, *, hold: bool, check: bool) -> Outcome:
+    """Have the driver's packages as planned. Raises PlanError, PackageError before any change, OSError."""
+    record = host.records.read()
+    pending = record.pending if record else None
+    builds = of_driver(host.dkms.status())
+    now = host.reader.installed()
+    work = _work(plan, hold, now, builds, record)
+    if work.nothing and pending is None:
+        return Outcome(changed=False, builds=builds)
+    if check:
+        planned = plan.transaction if work.packages else Transaction()
+        return Outcome(
+            True, planned, _listing(now, _names(planned, work)), _foreseen(now, planned, work, plan, hold), builds
+        )
+    return _Present(host, plan, hold, record or Record(), now, work).run()
+
+
+def _work(
+    plan: Plan,
+    hold: bool,
+    now: t.Mapping[str, Installed],
+    builds: t.Iterable[Build],
+    record: Record | None,
+) -> _Work:
+    there = {name for name, one in now.items() if one.present}
+    remove = tuple(one.name for one in plan.transaction.remove if one.name in there)
+    wanted = {one.name: one.version for one in plan.packages}
+    missing = any(
+        name not in there or now[name].version != version or now[name].broken for name, version in wanted.items()
+    )
+    broken = any(one.broken and is_family(name) for name, one in now.items())
+    packages = missing or broken or bool(remove)
+    hold_now, unhold_now = ((), ()) if packages else _holds(plan, hold, now, record)
+    return _Work(packages, remove, _not_built(plan, builds), hold_now, unhold_now)
+
+
+def _not_built(plan: Plan, builds: t.Iterable[Build]) -> tuple[str, ...]:
+    built = {build.kernel for build in of_driver(builds, plan.version) if build.is_installed}
+    return tuple(kernel for kernel in plan.kernels if kernel not in built)
+
+
+def _holds(
+    plan: Plan, hold: bool, now: t.Mapping[str, Installed], record: Record | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The packages to hold and to hold no more: the driver's own in its version, and what we held before."""
+    wanted = (
+        {name for name, one in now.items() if one.present and not one.broken and in_family(name, plan.version)}
+        if hold
+        else set()
+    )
+    held = {name for name, one in now.items() if one.held}
+    ours = set(record.held if record else ()) | set(plan.unhold)
+    return tuple(sorted(wanted - held)), tuple(sorted((ours & held) - wanted))
+
+
+def _names(transaction: Transaction, work: _Work) -> set[str]:
+    return {
+        *(one.name for one in (*transaction.install, *transaction.remove)),
+        *(one.name for one in transaction.change),
+        *work.hold,
+        *work.unhold,
+    }
+
+
+def _listing(packages: t.Mapping[str, Installed], names: t.Collection[str]) -> str:
+    return "".join(
+        _line(one.name, one.version, held=one.held, state=one.state)
+        for name, one in sorted(packages.items())
+        if name in names and one.present
+    )
+
+
+def _line(name: str, version: str, *, held: bool, state: str = "installed") -> str:
+    return f"{name} {version}{'' if state == 'installed' else f' {state}'}{' held' if held else ''}\n"
+
+
+def _foreseen(now: t.Mapping[str, Installed], transaction: Transaction, work: _Work, plan: Plan, hold: bool) -> str:
+    """The listing after a transaction that is not done."""
+    versions = {one.name: one.version for one in now.values() if one.present and one.name in _names(transaction, work)}
+    versions.update({one.name: one.version for one in transaction.install})
+    versions.update({one.name: one.new for one in transaction.change})
+    for one in transaction.remove:
+        versions.pop(one.name, None)
+
+    def is_held(name: str) -> bool:
+        if hold and in_family(name, plan.version):
+            return True
+        return name in now and now[name].held and name not in work.unhold
+
+    return "".join(_line(name, version, held=is_held(name)) for name, version in sorted(versions.items()))
+
+
+class _Present:
+    """One run of a transaction, with what has to be known to take it back."""
+
+    def __init__(
+        self, host: Host, plan: Plan, hold: bool, record: Record, now: dict[str, Installed], work: _Work
+    ) -> None:
+        self._host = host
+        self._plan = plan
+        self._hold = hold
+        self._old = replace(record, pending=None)
+        self._record = record
+        self._start = now
+        self._work = work
+        self._transaction = Transaction()
+
+    def run(self) -> Outcome:
+        if self._work.packages:
+            self._transaction = self._simulated()
+        self._begin()
+        try:
+            self._change()
+            self._build()
+            self._finish()
+        except _FailedError as failed:
+            return self._outcome(self._undone(failed.trouble))
+        except PackageError as error:
+            return self._outcome(self._undone(self._trouble(error)))
+        return self._outcome(None)
+
+    def _simulated(self) -> Transaction:
+        """What the package manager would do now. Raises PackageError."""
+        request = self._plan.packages, self._work.remove, self._plan.version
+        try:
+            transaction = self._host.reader.simulate(*request)
+        except PackageError as error:
+            if error.kind != "unresolvable":
+                raise
+            self._host.writer.refresh()
+            transaction = self._host.reader.simulate(*request)
+        planned = {one.name for one in self._plan.transaction.remove}
+        more = sorted(one.name for one in transaction.remove if one.name not in planned and not is_family(one.name))
+        if more:
+            raise PackageError(
+                "unresolvable",
+                f"Other packages have changed since the plan was made: {', '.join(more)} would be removed, too; make a "
+                "new plan with cudahub.gpu.driver_plan, and look at what it says",
+            )
+        return transaction
+
+    def _begin(self) -> None:
+        """Write down what is there, before anything is changed."""
+        old = self._record.pending or Pending(frozenset(), {})
+        touched = _names(self._transaction, self._work) | {one.name for one in self._plan.packages}
+        touched |= {name for name in self._start if is_family(name)}
+        added = touched - old.names
+        automatic = self._host.writer.automatic()
+        before = dict(old.before)
+        for name in added:
+            one = self._start.get(name)
+            if one:
+                before[name] = Was(one.version, one.state, one.held, name in automatic)
+        self._pending = Pending(old.names | touched, before)
+        self._record = replace(self._record, pending=self._pending)
+        self._host.records.write(self._record)
+
+    def _change(self) -> None:
+        going = {one.name for one in self._transaction.remove} | {one.name for one in self._transaction.change}
+        broken = {name for name, one in self._start.items() if one.broken} - going
+        if broken or (self._plan.repair and not self._work.packages):
+            self._repair()
+        if self._work.packages:
+            self._host.writer.apply(self._plan.packages, self._work.remove, self._plan.version)
+
+    def _repair(self) -> None:
+        """Finish what was interrupted; what is left undone for want of a dependency, the transaction brings."""
+        self._host.say("Finishing a transaction that was interrupted")
+        try:
+            self._host.writer.repair()
+        except PackageError as error:
+            if error.kind in {"lock", "disk"} or failures_in(error.details) or not self._work.packages:
+                raise
+
+    def _build(self) -> None:
+        """Have the module for every kernel that was asked for."""
+        for kernel in _not_built(self._plan, self._host.dkms.status()):
+            known = of_driver(self._host.dkms.status(), self._plan.version)
+            if not known:
+                raise _FailedError(
+                    Trouble(
+                        "dkms",
+                        f"The packages of driver {self._plan.version} are installed, but DKMS has no nvidia module of "
+                        f"this version to build for kernel {kernel}",
+                    )
+                )
+            result = self._host.dkms.build(known[0].module, known[0].version, kernel)
+            if result.rc:
+                failed = failures_in(result.stdout) or (Failure(known[0].module, known[0].version, kernel, None, None),)
+                raise _FailedError(self._not_compiled(failed[0], result.stdout))
+
+    def _finish(self) -> None:
+        now = self._host.reader.installed()
+        removed = [
+            name
+            for name in sorted(self._pending.names)
+            if name in now and not now[name].present and (name in self._new(now) or name.startswith(_PINNING))
+        ]
+        self._host.writer.purge(removed)
+        if removed:
+            now = self._host.reader.installed()
+        hold, unhold = _holds(self._plan, self._hold, now, self._old)
+        lost = {
+            name
+            for name, was in self._pending.before.items()
+            if was.held and name in now and now[name].present and not now[name].held and name not in unhold
+        }
+        if not self._hold:
+            lost -= set(self._old.held)
+        self._host.writer.unhold(unhold)
+        self._host.writer.hold(sorted({*hold, *(lost - set(unhold))}))
+        ours = ({*self._old.held, *hold} - set(unhold)) & now.keys()
+        self._host.records.write(
+            Record(
+                source=self._plan.source,
+                branch=self._plan.branch,
+                driver_version=self._plan.version,
+                kernel_module=self._plan.kernel_module,
+                installed=tuple(sorted(self._new(now))),
+                asked=tuple(sorted({*self._old.asked, *(one.name for one in self._plan.packages)} & now.keys())),
+                held=tuple(sorted(ours)),
+                files=self._old.files,
+            )
+        )
+
+    def _new(self, now: t.Mapping[str, Installed]) -> set[str]:
+        """The packages that are there and were not before our first transaction."""
+        return {name for name in now if name in self._old.installed or self._is_ours(name)}
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._pending.names and name not in self._pending.before
+
+    # --- failures -----------------------------------------------------------------------------------------------------
+
+    def _trouble(self, error: PackageError) -> Trouble:
+        failed = failures_in(error.details)
+        if failed and error.kind not in {"lock", "interrupted"}:
+            return self._not_compiled(failed[0], error.details)
+        return Trouble(_KINDS.get(error.kind, "package_manager"), error.message, error.details)
+
+    def _not_compiled(self, failure: Failure, output: str) -> Trouble:
+        text = self._host.dkms.log(failure.module, failure.version, failure.kernel)
+        reason = first_error(text) if text else None
+        reason = reason or first_error(output) or "DKMS gave no reason"
+        message = (
+            f"The kernel module {failure.module} {failure.version} does not compile for kernel {failure.kernel}: "
+            f"{reason}."
+        )
+        if text:
+            message += f" Log: {self._host.dkms.keep(failure, text)}."
+        ways = [*self._plan.ways_out] or [f"boot a kernel older than {failure.kernel} and install its headers"]
+        message += f" Ways out: {'; '.join(ways)}."
+        return Trouble("dkms", message, text or output)
+
+    def _undone(self, trouble: Trouble) -> Trouble:
+        """Have the packages as they were, and say whether they are."""
+        if trouble.kind == "interrupted":
+            return replace(
+                trouble, message=f"{_sentence(trouble.message)} Run this again: it is finished from where it is now."
+            )
+        self._host.say(f"Going back to the packages that were there before: {trouble.message}")
+        problems = self._rollback()
+        differences = self._differences(self._host.reader.installed())
+        if differences:
+            problems.append(f"Not as before: {', '.join(differences)}")
+            self._host.records.write(self._record)
+        elif self._old == Record():
+            self._host.records.remove()
+        else:
+            self._host.records.write(self._old)
+        after = " ".join(map(_sentence, problems)) if problems else "The packages are as they were before."
+        return replace(trouble, message=f"{_sentence(trouble.message)} {after}")
+
+    def _rollback(self) -> list[str]:
+        """Take back what was changed; what could not be taken back, in sentences."""
+        problems: list[str] = []
+
+        def attempt(what: str, act: t.Callable[[], None]) -> bool:
+            try:
+                act()
+            except PackageError as error:
+                problems.append(f"{what}: {error.message}")
+                return False
+            return True
+
+        writer = self._host.writer
+        restore, lost = self._to_restore()
+        if lost:
+            problems.append(
+                f"{', '.join(f'{one.name} {one.version}' for one in lost)} can't come back, as no repository of this "
+                "host offers it any more"
+            )
+        new = self._to_purge()
+        if restore:
+            attempt(
+                "The old versions could not be installed again",
+                lambda: writer.apply(restore, [name for name, is_present in new.items() if is_present], None),
+            )
+            new = self._to_purge()
+        if new and not attempt("Not everything new could be removed", lambda: writer.purge(sorted(new))):
+            for name in sorted(new):
+                attempt(f"{name} could not be removed", lambda name=name: writer.purge([name]))  # type: ignore[misc]
+        now = self._host.reader.installed()
+        if any(now[name].broken for name in self._pending.names & now.keys()):
+            attempt("Not everything could be configured", writer.repair)
+            now = self._host.reader.installed()
+        self._restore_marks(now, attempt)
+        return problems
+
+    def _to_restore(self) -> tuple[list[Package], list[Package]]:
+        """The packages to get back in their old version, and those that nobody offers."""
+        now = self._host.reader.installed()
+        wanted = [
+            Package(name, was.version)
+            for name, was in sorted(self._pending.before.items())
+            if was.state != "config-files" and not _is_at(now, name, was.version)
+        ]
+        offered = [one for one in wanted if self._host.reader.origin(one) is not None]
+        return offered, [one for one in wanted if one not in offered]
+
+    def _to_purge(self) -> dict[str, bool]:
+        """The packages that were not there before, with whether more than their configuration files is there."""
+        now = self._host.reader.installed()
+        return {name: now[name].present for name in sorted(self._pending.names & now.keys()) if self._is_ours(name)}
+
+    def _restore_marks(
+        self, now: t.Mapping[str, Installed], attempt: t.Callable[[str, t.Callable[[], None]], bool]
+    ) -> None:
+        before = {name: was for name, was in self._pending.before.items() if name in now and now[name].present}
+        hold = sorted(name for name, was in before.items() if was.held and not now[name].held)
+        unhold = sorted(name for name, was in before.items() if not was.held and now[name].held)
+        attempt("Not everything could be held again", lambda: self._host.writer.hold(hold))
+        attempt("Not every hold could be taken back", lambda: self._host.writer.unhold(unhold))
+        automatic = self._host.writer.automatic()
+        marks = sorted(name for name, was in before.items() if was.automatic and name not in automatic)
+        attempt("Not every mark could be set again", lambda: self._host.writer.mark_automatic(marks))
+
+    def _differences(self, now: t.Mapping[str, Installed]) -> list[str]:
+        found = []
+        for name in sorted(self._pending.names):
+            was, one = self._pending.before.get(name), now.get(name)
+            if one is None and (was is None or was.state == "config-files"):
+                continue
+            if was is None and one is not None:
+                found.append(f"{name} {one.version} is {one.state}")
+            elif was is not None and one is None:
+                found.append(f"{name} {was.version} is gone")
+            elif was is not None and one is not None and was.state != "config-files":
+                if not _is_at(now, name, was.version):
+                    found.append(f"{name} is {one.version} instead of {was.version}")
+                elif one.broken and was.state == "installed":
+                    found.append(f"{name} is {one.state}")
+                elif one.held != was.held:
+                    found.append(f"{name} is {'held' if one.held else 'not held'}")
+        return found
+
+    def _outcome(self, trouble: Trouble | None) -> Outcome:
+        now = self._host.reader.installed()
+        names = self._pending.names
+        before = "".join(
+            _line(name, was.version, held=was.held, state=was.state)
+            for name, was in sorted(self._pending.before.items())
+            if was.state != "config-files"
+        )
+        after = _listing(now, names)
+        return Outcome(
+            changed=before != after or bool(self._work.kernels),
+            transaction=self._transaction,
+            before=before,
+            after=after,
+            builds=of_driver(self._host.dkms.status()),
+            trouble=trouble,
+        )
+
+
+def _is_at(now: t.Mapping[str, Installed], name: str, version: str) -> bool:
+    """Whether a package is there in a version; of some, several versions are there side by side."""
+    one = now.get(name)
+    if one is not None and one.present and one.version == version:
+        return True
+    return any(
+        other.version == version and other.present for key, other in now.items() if key.startswith(f"{name}-{version}")
+    )
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def failed(error: Exception) -> Outcome:
+    """The outcome when an error ended the work before any package was changed, or in the middle."""
+    if isinstance(error, PackageError):
+        kind = _KINDS.get(error.kind, "package_manager")
+        return Outcome(changed=False, trouble=Trouble(kind, _sentence(error.message), error.details))
+    if isinstance(error, OSError):
+        full = error.errno == errno.ENOSPC
+        return Outcome(
+            changed=False,
+            trouble=Trouble(
+                "disk" if full else "package_manager",
+                f"{error.filename or 'A file'} can't be written: {error.strerror}; "
+                f"{'make room there' if full else 'look at its owner, mode and file system'} and run this again.",
+            ),
+        )
+    return Outcome(changed=False, trouble=Trouble("package_manager", _sentence(str(error))))
+
+
+# --- absent -----------------------------------------------------------------------------------------------------------
+
+
+def absent(host: Host, *, check: bool) -> Outcome:
+    """Take away the packages that were not there before, as far as nothing else needs them, and the holds.
+
+    Raises PlanError, PackageError, OSError.
+    """
+    record = host.records.read()
+    if record is None:
+        return Outcome(changed=False, builds=of_driver(host.dkms.status()))
+    now = host.reader.installed()
+    pending = record.pending or Pending(frozenset(), {})
+    ours = {*record.installed, *(pending.names - pending.before.keys())} & now.keys()
+    remove, kept = _removable(host, record, ours, now)
+    unhold = sorted(
+        name
+        for name, one in now.items()
+        if one.held
+        and (name in record.held or (name in pending.names and is_family(name) and not _was_held(pending, name)))
+    )
+    names = {*remove, *unhold}
+    transaction = Transaction(remove=tuple(Package(name, now[name].version) for name in sorted(remove)))
+    before = _listing(now, names)
+    if not check:
+        host.writer.unhold(unhold)
+        host.writer.purge(sorted(remove))
+        now = host.reader.installed()
+        if any(one.broken for one in now.values()):
+            host.writer.repair()
+            now = host.reader.installed()
+        host.records.remove()
+        after = _listing(now, names)
+    else:
+        after = "".join(
+            _line(name, now[name].version, held=False, state=now[name].state) for name in unhold if name not in remove
+        )
+    return Outcome(True, transaction, before, after, of_driver(host.dkms.status()), kept)
+
+
+def _was_held(pending: Pending, name: str) -> bool:
+    was = pending.before.get(name)
+    return was is not None and was.held
+
+
+def _removable(
+    host: Host, record: Record, ours: set[str], now: t.Mapping[str, Installed]
+) -> tuple[set[str], dict[str, str]]:
+    """Those of our packages that can go, and why each of the others stays."""
+    automatic = host.writer.automatic()
+    kept = {}
+    for name in ours:
+        if not now[name].present:
+            continue
+        if _KERNEL_IMAGE.match(name) and host.running in name:
+            kept[name] = "it is the running kernel"
+        elif not is_family(name) and name not in automatic and name not in record.asked:
+            kept[name] = "it has been asked for since"
+    remove = ours - kept.keys()
+    while True:
+        needed = host.writer.needed_by_others({name for name in remove if now[name].present})
+        if not needed:
+            return remove, kept
+        kept.update({name: f"{other} needs it" for name, other in needed.items()})
+        remove -= needed.keys()
