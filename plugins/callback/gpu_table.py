@@ -15,6 +15,7 @@ description:
   - Collects what M(cudahub.gpu.gpu_facts) and M(cudahub.gpu.cuda_verify) report during a run, and prints one table
     after the recap, with a row for each GPU and MIG instance, a sentence for each problem, and a line that counts.
   - Hosts without GPU, unreachable hosts and hosts that failed are in the table too.
+  - Hosts whose driver waits for a reboot, as role P(cudahub.gpu.nvidia_driver#role) tells, are marked C(reboot needed).
   - Simulated GPUs are shown as C(simulated), never as verified.
   - The table is as wide as the terminal. Where that is too narrow for it, cells are wrapped, and below about
     75 columns the rows are stacked.

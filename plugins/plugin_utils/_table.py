@@ -27,6 +27,8 @@ MINIMUM_WIDTHS = (8, 3, 12, 8, 10, 3, 8, 9)
 # Columns that may be narrowed (their cells are wrapped): host, name, driver, MIG, health, verified.
 NARROWED = (0, 2, 4, 5, 6, 7)
 SEVERITIES: Mapping[Level, int] = {"plain": 0, "good": 1, "warning": 2, "error": 3}
+# The fact that role nvidia_driver sets.
+REBOOT_FACT = "nvidia_driver_reboot_needed"
 DRIVER_WORDS = {"absent": "none", "not_loaded": "not loaded", "mismatch": "mismatch", "unusable": "unusable"}
 
 
@@ -74,6 +76,7 @@ class Host:
     failure: Verdict | None = None
     unreachable: str | None = None
     failed: str | None = None
+    reboot_needed: bool = False
 
     @property
     def simulated(self) -> bool:
@@ -126,6 +129,8 @@ class Fleet:
         gpu = facts.get("gpu") if isinstance(facts, Mapping) else None
         if is_gpu_facts(gpu):
             self.host(name).facts = gpu
+        if isinstance(facts, Mapping) and REBOOT_FACT in facts:
+            self.host(name).reboot_needed = facts[REBOOT_FACT] is True
         verification = result.get("verification")
         if is_verification(verification):
             self._add_verification(self.host(name), verification)
@@ -190,10 +195,11 @@ def mig_mode(mig: Mapping[str, Any] | None) -> str:
     return words[enabled] if pending in (None, enabled) else f"{words[enabled]}, {words[not enabled]} pending"
 
 
-def driver_word(driver: Mapping[str, Any]) -> str:
-    """The driver's version, or why it can't be used."""
+def driver_word(driver: Mapping[str, Any], *, reboot_needed: bool = False) -> str:
+    """The driver's version, or why it can't be used, and whether it waits for a reboot."""
     state = str(driver.get("state"))
-    return str(driver.get("version") or UNKNOWN) if state == "ok" else DRIVER_WORDS.get(state, state)
+    word = str(driver.get("version") or UNKNOWN) if state == "ok" else DRIVER_WORDS.get(state, state)
+    return f"{word}, reboot needed" if reboot_needed else word
 
 
 def _severity(problems: Sequence[Mapping[str, Any]]) -> Level:
@@ -222,7 +228,7 @@ def _verdict_level(verdict: Verdict | None) -> Level:
 
 def _gpu_rows(host: Host) -> Iterator[Row]:
     driver: Mapping[str, Any] = (host.facts or {}).get("driver") or {}
-    driver_level: Level = "plain" if driver.get("state") == "ok" else "error"
+    driver_level: Level = "error" if driver.get("state") != "ok" else "warning" if host.reboot_needed else "plain"
     for gpu in host.gpus:
         verdict = host.verdict(gpu)
         index = gpu.get("index")
@@ -232,7 +238,7 @@ def _gpu_rows(host: Host) -> Iterator[Row]:
                 UNKNOWN if index is None else str(index),
                 clean(gpu.get("name") or gpu.get("pci_device_id") or UNKNOWN),
                 memory(gpu.get("memory_bytes")),
-                clean(driver_word(driver)),
+                clean(driver_word(driver, reboot_needed=host.reboot_needed)),
                 mig_mode(gpu.get("mig")),
                 clean(_health(gpu, driver)),
                 clean(verdict.word if verdict else UNKNOWN),
@@ -265,7 +271,7 @@ def _host_rows(host: Host) -> Iterator[Row]:
     name, driver = UNKNOWN, UNKNOWN
     if host.facts is not None:
         name = f"{len(host.gpus)} GPUs before it was lost" if host.gpus else "no GPU"
-        driver = driver_word(host.facts["driver"])
+        driver = driver_word(host.facts["driver"], reboot_needed=host.reboot_needed)
     verified = host.failure.word if host.failure else UNKNOWN
     yield Row((host.name, UNKNOWN, name, UNKNOWN, clean(driver), UNKNOWN, state, clean(verified)), level)
 
@@ -321,6 +327,7 @@ def summary(fleet: Iterable[Host]) -> str:
         for word, number in (
             ("unreachable", sum(host.unreachable is not None for host in hosts)),
             ("failed", sum(host.failed is not None and host.unreachable is None for host in hosts)),
+            ("to reboot", sum(host.reboot_needed for host in hosts)),
         )
         if number
     ]

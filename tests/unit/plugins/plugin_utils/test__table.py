@@ -160,6 +160,31 @@ def test_driver(driver: dict[str, Any], shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("driver", "said", "shown", "level"),
+    [
+        (OK_DRIVER, [True], "580.159.04, reboot needed", "warning"),
+        (OK_DRIVER, [True, False], "580.159.04", "plain"),
+        (OK_DRIVER, [None], "580.159.04", "plain"),
+        ({"state": "mismatch"}, [False, True], "mismatch, reboot needed", "error"),
+        ({"state": "not_loaded"}, [True], "not loaded, reboot needed", "error"),
+    ],
+)
+def test_reboot_that_is_needed(driver: dict[str, Any], said: list[object], shown: str, level: str) -> None:
+    fleet = fleet_of(a=facts(gpu(), driver=driver), b=facts(gpu()))
+    for needed in said:
+        fleet.add_result("a", {"ansible_facts": {"nvidia_driver_reboot_needed": needed}})
+    assert cells(fleet)[0]["DRIVER"] == shown
+    assert table.rows(fleet)[0].level == level
+    assert table.summary(fleet).startswith("2 hosts (1 to reboot), " if "reboot" in shown else "2 hosts, ")
+
+
+def test_a_reboot_alone_makes_no_table() -> None:
+    fleet = table.Fleet()
+    fleet.add_result("a", {"ansible_facts": {"nvidia_driver_reboot_needed": False}})
+    assert not fleet.known
+
+
+@pytest.mark.parametrize(
     ("mig", "shown"),
     [
         (None, "-"),

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action in real runs of ansible-playbook: a stand-in module runs as a job on the local connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.cudahub.gpu.plugins.plugin_utils import _progress
+
+COLLECTIONS = Path(_progress.__file__).parents[5]
+Play = Callable[..., subprocess.CompletedProcess[str]]
+
+MODULE = """\
+#!/usr/bin/python
+import time
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(
+    argument_spec={"log": {}, "seconds": {"type": "float", "default": 0}, "fail": {"type": "bool"}, "warn": {}},
+    supports_check_mode=True,
+)
+if module.params["log"]:
+    with open(module.params["log"], "w") as log:
+        log.write("Unpacking\\nBuilding module for the kernel\\n")
+time.sleep(module.params["seconds"])
+if module.params["warn"]:
+    module.warn(module.params["warn"])
+if module.params["fail"]:
+    module.fail_json(msg="It does not compile.", failure={"kind": "dkms"})
+module.exit_json(changed=True, msg="It is built.", diff={"before": "old\\n", "after": "new\\n"})
+"""
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    """Return a function that starts the stand-in, waits for it and shows what the task returned."""
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "stand_in.py").write_text(MODULE, encoding="utf-8")
+
+    def run(job: dict[str, Any], progress: dict[str, Any], *arguments: str) -> subprocess.CompletedProcess[str]:
+        log = str(tmp_path / "job.log")
+        tasks = [
+            {
+                "name": "Start",
+                "stand_in": {"log": log, **job},
+                "async": "{{ 0 if ansible_check_mode else 60 }}",
+                "poll": 0,
+                "register": "started",
+            },
+            {
+                "name": "Wait",
+                "cudahub.gpu.async_progress": {
+                    "job": "{{ started.ansible_job_id | default('') }}",
+                    "log": log,
+                    "title": "driver",
+                    **progress,
+                },
+                "register": "ended",
+            },
+            {"name": "Show", "ansible.builtin.copy": {"content": "{{ ended | to_json }}", "dest": f"{tmp_path}/ended"}},
+        ]
+        playbook = [{"name": "Test", "hosts": "four", "gather_facts": False, "tasks": tasks}]
+        (tmp_path / "play.json").write_text(json.dumps(playbook), encoding="utf-8")
+        host = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "ansible_async_dir": str(tmp_path / "async"),
+        }
+        (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"four": host}}}), encoding="utf-8")
+        return subprocess.run(
+            [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.json", *arguments],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+                "ANSIBLE_LIBRARY": str(library),
+                "ANSIBLE_STDOUT_CALLBACK": "default",
+                "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
+                "ANSIBLE_FORCE_COLOR": "false",
+                "COLUMNS": "200",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_job_is_shown_and_its_result_returned(play: Play, tmp_path: Path) -> None:
+    done = play({"seconds": 2.5, "warn": "Look at it."}, {"every": 0.5}, "--diff")
+    assert done.returncode == 0, done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[four] driver: ")]
+    assert lines
+    assert all(line.endswith(" s: Building module for the kernel") for line in lines)
+    assert "Look at it." in done.stdout
+    assert "-old" in done.stdout
+    assert "+new" in done.stdout
+    ended = json.loads((tmp_path / "ended").read_text(encoding="utf-8"))
+    assert (ended["changed"], ended["failed"], ended["msg"]) == (True, False, "It is built.")
+    assert "ansible_job_id" not in ended
+    assert list((tmp_path / "async").iterdir()) == []
+
+
+def test_failure_of_the_job_is_the_tasks(play: Play) -> None:
+    done = play({"fail": True}, {})
+    assert done.returncode == 2, done.stdout
+    assert "It does not compile." in done.stdout
+    assert '"kind": "dkms"' in done.stdout or "kind: dkms" in done.stdout
+
+
+def test_job_that_takes_too_long_is_said_and_goes_on(play: Play) -> None:
+    done = play({"seconds": 5}, {"timeout": 1})
+    assert done.returncode == 2, done.stdout
+    assert "driver is not done after 1 s and goes on in the background; its log " in done.stdout
+    assert "says last: Building module for the kernel" in done.stdout
+
+
+def test_check_mode_waits_for_nothing(play: Play) -> None:
+    done = play({}, {}, "--check")
+    assert done.returncode == 0, done.stdout
+    assert "skipped=1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("progress", "sentence"),
+    [
+        ({"every": 0}, "every is 0: it must be more than 0 seconds"),
+        ({"timeout": -1}, "timeout is -1: it must be more than 0 seconds"),
+        ({"job": "1.2"}, "could not find job"),
+        ({"pace": 3}, "pace"),
+    ],
+)
+def test_bad_input_is_refused(play: Play, progress: dict[str, Any], sentence: str) -> None:
+    done = play({}, progress)
+    assert done.returncode == 2, done.stdout
+    assert sentence in done.stdout
