@@ -10,19 +10,53 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ._branches import FIRST_BRANCH_WITHOUT_PROPRIETARY_MODULE
 from ._packages import Package
+from ._version import parse_version
 
 if t.TYPE_CHECKING:
     from ._driver import KernelModule
     from ._packages import Installed
-    from ._pci import Files
 
+Distribution = t.Literal["debian", "ubuntu", "rhel"]
 Source = t.Literal["nvidia", "distro"]
 Available = t.Mapping[str, t.Sequence[str]]
 """Versions by name of package, newest first. Only what the source itself offers, not what other sources do."""
 
-Gpus = t.Sequence[t.Mapping[str, t.Any]]
+Gpu = t.Mapping[str, t.Any]
+Gpus = t.Sequence[Gpu]
 """GPUs as ``ansible_facts.gpu.gpus`` has them."""
+
+SUPPORTED: t.Mapping[Distribution, tuple[str, ...]] = {
+    "debian": ("12", "13"),
+    "ubuntu": ("22.04", "24.04", "26.04"),
+    "rhel": ("8", "9", "10"),
+}
+ARCHITECTURES = ("x86_64", "aarch64")
+NAMES: t.Mapping[Distribution, str] = {"debian": "Debian", "ubuntu": "Ubuntu", "rhel": "Enterprise Linux"}
+
+FAMILY = re.compile(
+    r"(?!nvidia-(?:container|docker|cuda-(?!mps)|cudnn|nsight|fs-dkms|gds|cg-|detect$|opencl-dev|openjdk|primus|prime$"
+    r"|profiler|visual-profiler|vaapi-driver|support$|installer-cleanup$))"
+    r"(?!libnvidia-(?:container|egl-|ml-dev$)|firmware-nvidia-graphics$)"
+    r"(?:nvidia-.+|libnvidia-.+|firmware-nvidia-.+|xserver-xorg-video-nvidia.*|lib(?:gl1|glx|egl|gles)-nvidia.*"
+    r"|libcuda1.*|libcudadebugger1|libnvcuvid1|libnvoptix1|libnvsdm.*"
+    r"|cuda-drivers(?:-.+)?|a?kmod-nvidia(?:-.+)?|dkms-nvidia|xorg-x11-(?:drv-)?nvidia.*)"
+)
+"""Names of the driver's packages in all sources. The container toolkit, CUDA's and cuDNN's are others."""
+
+_PREBUILT = re.compile(r"linux-(?:modules|objects)-nvidia-(\d{3})(-server)?(-open)?-.+")
+_PINNING = "nvidia-driver-pinning-"
+_FABRIC_MANAGER = re.compile(r"nvidia-fabric-?manager(?:-\d+)?")
+DRIVER_VERSION = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
+_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")
+_OPEN = re.compile(r"(?:.+-)?open(?:-.+)?")
+_PROPRIETARY = re.compile(
+    r"nvidia-dkms(?:-\d+)?(?:-server)?|nvidia-kernel-(?:dkms|source(?:-\d+)?(?:-server)?)"
+    r"|nvidia-(?:headless|driver)-\d+(?:-server)?|kmod-nvidia-latest-dkms|cuda-drivers(?:-\d+)?"
+)
+_SUFFIXED = re.compile(r".+-\d{3}(?P<server>-server)?(?:-open)?")
+_FLAVOURS: tuple[KernelModule, ...] = ("open", "proprietary")
 
 
 @dataclass(frozen=True)
@@ -45,11 +79,14 @@ class RefusedError(Exception):
 class System:
     """The host. ``kernel`` is the release of the running kernel, ``architecture`` as the kernel names it."""
 
-    distribution: t.Literal["debian", "ubuntu", "rhel"]
+    distribution: Distribution
     release: str
     architecture: str
     kernel: str
     container: bool = False
+
+    def __str__(self) -> str:
+        return f"{NAMES.get(self.distribution, self.distribution)} {self.release} on {self.architecture}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +102,13 @@ class Wish:
     upgrade: bool = False
     hold: bool = True
 
+    @property
+    def wanted_branch(self) -> str | None:
+        """The branch that is asked for, by itself or through a version; None for any."""
+        if self.branch != "auto":
+            return self.branch
+        return self.version.split(".")[0] or None
+
 
 @dataclass(frozen=True)
 class Offer:
@@ -75,6 +119,14 @@ class Offer:
     kernel_module: KernelModule
     packages: tuple[Package, ...]
     module_stream: str | None = None
+    lacks: tuple[str, ...] = ()
+    """Names of packages that were asked for and that don't exist in this version: such an offer is never chosen."""
+    layout: int = 0
+    """Place of the set of packages among those that the source has for a branch: the first is the better one."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.version} with the {self.kernel_module} kernel module"
 
 
 @dataclass(frozen=True)
@@ -92,108 +144,282 @@ class Current:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """Why an offer was taken, and what the user should know of it."""
+class _Layout:
+    """How a source names the packages of some branches; ``{b}`` stands for the branch.
 
-    why: tuple[str, ...]
-    warnings: tuple[Notice, ...]
+    All packages are taken in the driver's version, but ``loose`` ones, which the source may have in another only.
+    ``optional`` ones are taken where they are.
+    """
+
+    modules: t.Mapping[KernelModule, str]
+    required: tuple[str, ...]
+    display: t.Mapping[KernelModule, str]
+    optional: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
+    fabric_manager: tuple[str, ...] = ()
+    first: int = 0
+    last: int = 10**6
+
+
+def _both(name: str) -> dict[KernelModule, str]:
+    return {"open": name, "proprietary": name}
+
+
+_FABRIC_MANAGERS = ("nvidia-fabricmanager", "nvidia-fabricmanager-{b}")
+
+_LAYOUTS: t.Mapping[tuple[Distribution, Source], tuple[_Layout, ...]] = {
+    ("debian", "nvidia"): (
+        _Layout(
+            modules={"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"},
+            required=("nvidia-driver-cuda",),
+            optional=("nvidia-persistenced", "nvidia-modprobe"),
+            display=_both("nvidia-driver"),
+            fabric_manager=_FABRIC_MANAGERS,
+        ),
+    ),
+    ("debian", "distro"): (
+        _Layout(
+            modules={"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"},
+            required=("nvidia-smi", "libcuda1", "libnvidia-ml1", "firmware-nvidia-gsp"),
+            loose=("nvidia-persistenced", "nvidia-modprobe"),
+            display=_both("nvidia-driver"),
+        ),
+    ),
+    ("ubuntu", "nvidia"): (
+        _Layout(
+            modules={"open": "nvidia-dkms-open", "proprietary": "nvidia-dkms"},
+            required=("libnvidia-compute",),
+            optional=("libnvidia-cfg1", "nvidia-persistenced", "nvidia-modprobe", "nvidia-utils"),
+            display={"open": "nvidia-open", "proprietary": "cuda-drivers"},
+            fabric_manager=_FABRIC_MANAGERS,
+            first=590,
+        ),
+        _Layout(
+            modules={"open": "nvidia-dkms-{b}-open", "proprietary": "nvidia-dkms-{b}"},
+            required=("libnvidia-compute-{b}", "nvidia-utils-{b}", "nvidia-compute-utils-{b}"),
+            optional=("libnvidia-cfg1-{b}",),
+            display={"open": "nvidia-open-{b}", "proprietary": "cuda-drivers-{b}"},
+            fabric_manager=_FABRIC_MANAGERS,
+            last=589,
+        ),
+    ),
+    ("ubuntu", "distro"): (
+        _Layout(
+            modules={"open": "nvidia-headless-{b}-server-open", "proprietary": "nvidia-headless-{b}-server"},
+            required=("nvidia-utils-{b}-server",),
+            optional=("nvidia-compute-utils-{b}-server",),
+            display={"open": "nvidia-driver-{b}-server-open", "proprietary": "nvidia-driver-{b}-server"},
+            fabric_manager=("nvidia-fabricmanager-{b}",),
+        ),
+        _Layout(
+            modules={"open": "nvidia-headless-{b}-open", "proprietary": "nvidia-headless-{b}"},
+            required=("nvidia-utils-{b}",),
+            optional=("nvidia-compute-utils-{b}",),
+            display={"open": "nvidia-driver-{b}-open", "proprietary": "nvidia-driver-{b}"},
+            fabric_manager=("nvidia-fabricmanager-{b}",),
+        ),
+    ),
+    ("rhel", "nvidia"): (
+        _Layout(
+            modules={"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"},
+            required=("nvidia-driver-cuda",),
+            optional=("nvidia-persistenced", "nvidia-modprobe"),
+            display={"open": "nvidia-open", "proprietary": "cuda-drivers"},
+            fabric_manager=_FABRIC_MANAGERS,
+        ),
+    ),
+}
+_RELEASES_WITH_MODULE_STREAMS = (("rhel", "8"), ("rhel", "9"))
 
 
 def is_family(name: str) -> bool:
     """Whether a package belongs to the driver, by its name."""
-    raise NotImplementedError
+    return FAMILY.fullmatch(name) is not None or _PREBUILT.fullmatch(name) is not None
 
 
 def in_family(name: str, version: str) -> bool:
     """Whether an installed package belongs to the driver and carries its version: these are held and removed."""
-    raise NotImplementedError
+    if name.startswith(_PINNING) or _PREBUILT.fullmatch(name):
+        return True
+    return FAMILY.fullmatch(name) is not None and DRIVER_VERSION.fullmatch(upstream(version)) is not None
 
 
 def upstream(version: str) -> str:
     """The driver's version in a package's: ``3:580.159.04-1.el9`` is ``580.159.04``."""
-    raise NotImplementedError
+    match = _UPSTREAM.match(version)
+    return match.group(1) if match else version
 
 
-def candidate_names(system: System, source: Source) -> re.Pattern[str]:
-    """The names for which Reader.available is asked to know what the source offers, those of headers not included."""
-    raise NotImplementedError
+def candidate_names(system: System) -> re.Pattern[str]:
+    """The names for which Reader.available is asked to know what a source offers, headers not included."""
+    return re.compile(f"(?:{FAMILY.pattern}|dkms)") if system.distribution == "rhel" else FAMILY
 
 
-def header_names(system: System, kernels: t.Sequence[str] | None) -> re.Pattern[str]:
-    """The names of headers of these kernels, with the meta packages; None for those of every kernel."""
-    raise NotImplementedError
+def offers(system: System, wish: Wish, available: Available) -> list[Offer]:
+    """Every version and flavour that the source can give whole, newest first."""
+    found = [
+        offer
+        for place, layout in enumerate(_LAYOUTS.get((system.distribution, wish.source), ()))
+        for flavour in _FLAVOURS
+        for name in _matching(layout.modules[flavour], available)
+        for offer in _offers_of(system, wish, available, layout, place, flavour, name)
+    ]
+    return sorted(found, key=lambda offer: (parse_version(offer.version), -offer.layout), reverse=True)
 
 
-def newest_kernel(system: System, installed: t.Mapping[str, Installed], available: Available) -> str | None:
-    """The release of the newest kernel that is installed, else of the newest whose headers are available."""
-    raise NotImplementedError
+def _matching(template: str, names: t.Iterable[str]) -> list[str]:
+    pattern = re.compile(re.escape(template).replace(r"\{b\}", r"\d{3}"))
+    return sorted(name for name in names if pattern.fullmatch(name))
 
 
-def header_packages(
+def _offers_of(
     system: System,
-    kernels: t.Sequence[str],
-    installed: t.Mapping[str, Installed],
+    wish: Wish,
     available: Available,
-    files: Files,
-) -> tuple[Package, ...]:
-    """The headers to install: exactly those of the kernels, and the meta package that keeps up with the image's."""
-    raise NotImplementedError
+    layout: _Layout,
+    place: int,
+    flavour: KernelModule,
+    module: str,
+) -> t.Iterator[Offer]:
+    seen = set()
+    for full_version in available[module]:
+        version = upstream(full_version)
+        branch = version.split(".")[0]
+        if version in seen or not DRIVER_VERSION.fullmatch(version) or not layout.first <= int(branch) <= layout.last:
+            continue
+        if module != layout.modules[flavour].format(b=branch):
+            continue  # A package that only leads over to another branch.
+        if flavour == "proprietary" and int(branch) >= FIRST_BRANCH_WITHOUT_PROPRIETARY_MODULE:
+            continue
+        seen.add(version)
+        names = [*layout.required, *([layout.display[flavour]] if wish.display else [])]
+        packages = [Package(module, full_version)]
+        required = [_exact(name.format(b=branch), version, available) for name in names]
+        packages += [package for package in required if package]
+        if len(packages) <= len(names):
+            continue
+        optional = [_exact(name.format(b=branch), version, available) for name in layout.optional]
+        optional += [_near(name, version, available) for name in layout.loose]
+        optional.append(_pinning(branch, version if wish.version else None, available))
+        lacks: tuple[str, ...] = ()
+        if wish.fabric_manager:
+            managers = [name.format(b=branch) for name in layout.fabric_manager]
+            manager = next((found for found in (_exact(name, version, available) for name in managers) if found), None)
+            optional.append(manager)
+            lacks = () if manager else tuple(managers[:1]) or ("nvidia-fabricmanager",)
+        yield Offer(
+            branch=branch,
+            version=version,
+            kernel_module=flavour,
+            packages=(*packages, *(package for package in optional if package)),
+            module_stream=_module_stream(system, branch, flavour),
+            lacks=lacks,
+            layout=place,
+        )
+
+
+def _exact(name: str, version: str, available: Available) -> Package | None:
+    """The newest revision of a package in the driver's version."""
+    return next((Package(name, full) for full in available.get(name, ()) if upstream(full) == version), None)
+
+
+def _near(name: str, version: str, available: Available) -> Package | None:
+    """A package in the driver's version, else in the newest of its branch, else in the newest."""
+    branch = version.split(".", maxsplit=1)[0]
+    versions = available.get(name, ())
+    of_branch = [full for full in versions if upstream(full).split(".")[0] == branch]
+    newest = next(iter([*of_branch, *versions]), None)
+    return _exact(name, version, available) or (Package(name, newest) if newest else None)
+
+
+def _pinning(branch: str, version: str | None, available: Available) -> Package | None:
+    """The package that keeps apt at a version, or at a branch. Its own version is not the driver's."""
+    for suffix in (version, branch):
+        versions = available.get(f"{_PINNING}{suffix}", ()) if suffix else ()
+        if versions:
+            return Package(f"{_PINNING}{suffix}", versions[0])
+    return None
+
+
+def _module_stream(system: System, branch: str, flavour: KernelModule) -> str | None:
+    if (system.distribution, system.release) not in _RELEASES_WITH_MODULE_STREAMS:
+        return None
+    return f"nvidia-driver:{branch}-{'open' if flavour == 'open' else 'dkms'}"
 
 
 def current(system: System, source: Source, installed: t.Mapping[str, Installed]) -> Current | None:
-    """The driver of this source that is installed, completely; None when there is none."""
-    raise NotImplementedError
-
-
-def check_wish(system: System, wish: Wish, gpus: Gpus) -> list[Notice]:
-    """The refusals for which no repository has to be read."""
-    raise NotImplementedError
-
-
-def misfits(found: Current, wish: Wish, gpus: Gpus) -> list[str]:
-    """Why the installed driver isn't what is asked for; none when it is, newer versions left aside."""
-    raise NotImplementedError
-
-
-def offers(
-    system: System, source: Source, available: Available, *, display: bool = False, fabric_manager: bool = False
-) -> list[Offer]:
-    """Every version and flavour that the source can give whole, newest first."""
-    raise NotImplementedError
-
-
-def choose(
-    system: System, wish: Wish, gpus: Gpus, offered: t.Sequence[Offer], found: Current | None
-) -> tuple[Offer, ...]:
-    """The offers that fit, best first: the first that can be resolved is to be taken. Raises RefusedError."""
-    raise NotImplementedError
-
-
-def explain(
-    system: System,
-    wish: Wish,
-    gpus: Gpus,
-    offered: t.Sequence[Offer],
-    found: Current | None,
-    taken: Offer,
-    unresolved: t.Sequence[tuple[Offer, str]],
-) -> Explanation:
-    """Why this one was taken after those that could not be resolved, each with the package manager's reason."""
-    raise NotImplementedError
-
-
-def unresolvable(wish: Wish, unresolved: t.Sequence[tuple[Offer, str]]) -> Notice:
-    """The refusal when no offer can be resolved."""
-    raise NotImplementedError
+    """The driver of this source that is installed, completely; None when there is none, or two flavours at once."""
+    present = {name: package for name, package in installed.items() if package.present}
+    found = []
+    for layout in _LAYOUTS.get((system.distribution, source), ()):
+        for flavour in _FLAVOURS:
+            for name in _matching(layout.modules[flavour], present):
+                version = upstream(present[name].version)
+                branch = version.split(".")[0]
+                required = [required.format(b=branch) for required in layout.required]
+                if all(upstream(present[one].version) == version if one in present else False for one in required):
+                    display = layout.display[flavour].format(b=branch) in present
+                    found.append((version, branch, flavour, display))
+    if len(found) != 1:
+        return None
+    version, branch, flavour, display = found[0]
+    managers = [package.version for name, package in present.items() if _FABRIC_MANAGER.fullmatch(name)]
+    return Current(
+        branch=branch,
+        version=version,
+        kernel_module=flavour,
+        display=display,
+        fabric_manager=upstream(managers[0]) if managers else None,
+        packages=tuple(
+            Package(name, present[name].version) for name in sorted(present) if in_family(name, present[name].version)
+        ),
+    )
 
 
 def superseded(offer: Offer, installed: t.Mapping[str, Installed], available: Available) -> tuple[str, ...]:
     """The installed packages of the driver that have no place beside the offer: other branch, other flavour."""
-    raise NotImplementedError
+    wanted = {package.name for package in offer.packages}
+    return tuple(
+        name
+        for name, package in sorted(installed.items())
+        if package.present
+        and name not in wanted
+        and in_family(name, package.version)
+        and _has_no_place(offer, name, package.version, available)
+    )
 
 
-def ways_out(
-    system: System, wish: Wish, gpus: Gpus, offered: t.Sequence[Offer], failed: Offer, kernel: str
-) -> tuple[str, ...]:
-    """What to try when the module of an offer doesn't compile for a kernel, each as an imperative clause."""
-    raise NotImplementedError
+def _has_no_place(offer: Offer, name: str, version: str, available: Available) -> bool:
+    prebuilt = _PREBUILT.fullmatch(name)
+    if prebuilt:
+        return prebuilt.group(1) != offer.branch or bool(prebuilt.group(3)) != (offer.kernel_module == "open")
+    if name.startswith(_PINNING):
+        return True
+    other = _PROPRIETARY if offer.kernel_module == "open" else _OPEN
+    if other.fullmatch(name):
+        return True
+    suffixed = _SUFFIXED.fullmatch(name)
+    if suffixed and not _FABRIC_MANAGER.fullmatch(name):
+        servers = {
+            bool(match.group("server")) for match in (_SUFFIXED.fullmatch(one.name) for one in offer.packages) if match
+        }
+        if servers and bool(suffixed.group("server")) not in servers:
+            return True
+    if _exact(name, offer.version, available):
+        return False
+    is_other = upstream(version).split(".")[0] != offer.branch
+    return is_other or (_FABRIC_MANAGER.fullmatch(name) is not None and upstream(version) != offer.version)
+
+
+def companions(offer: Offer, installed: t.Mapping[str, Installed], available: Available) -> tuple[Package, ...]:
+    """The installed packages of the driver, not asked for, that must come along to the offer's version."""
+    wanted = {package.name for package in offer.packages}
+    leaving = set(superseded(offer, installed, available))
+    found = []
+    for name, package in sorted(installed.items()):
+        if not package.present or name in wanted or name in leaving or not in_family(name, package.version):
+            continue
+        new = _exact(name, offer.version, available)
+        if new is not None and upstream(package.version) != offer.version:
+            found.append(new)
+    return tuple(found)

@@ -6,18 +6,27 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
+from pathlib import Path
 
-from ._driver_packages import Notice, System
+from ._driver import DKMS, LIBRARY_DIRS
+from ._driver_choice import unknown_architecture, unknown_os
+from ._driver_packages import ARCHITECTURES, NAMES, SUPPORTED, Notice, RefusedError, System, in_family
+from ._kernel_headers import has_headers, header_packages
+from ._packages import Package
 
 if t.TYPE_CHECKING:
-    from ._driver_packages import Available, Gpus, Source
-    from ._packages import Installed, Package, Transaction
+    from ._driver_packages import Available, Distribution, Gpus, Source
+    from ._packages import ErrorKind, Installed, Transaction
     from ._pci import Files
 
 MIB = 1 << 20
 GIB = 1 << 30
+MODULES = 150 * MIB
+BUILD_TREE = GIB
+EFI_VARIABLES = "/sys/firmware/efi/efivars"
 
 
 @dataclass(frozen=True)
@@ -48,22 +57,85 @@ class Process:
 
 def read_system(files: Files, kernel: str, machine: str) -> System:
     """The system as /etc/os-release tells it. Raises RefusedError: unknown_os, unknown_architecture."""
-    raise NotImplementedError
+    values = _os_release(files)
+    name = values.get("PRETTY_NAME") or values.get("NAME") or "This host, which has no /etc/os-release,"
+    distribution = _distribution(values)
+    version = values.get("VERSION_ID", "")
+    release = version if distribution == "ubuntu" else version.split(".", maxsplit=1)[0]
+    refusals = []
+    if distribution is None or release not in SUPPORTED[distribution]:
+        refusals.append(unknown_os(name))
+    if machine not in ARCHITECTURES:
+        refusals.append(unknown_architecture(machine))
+    if refusals or distribution is None:
+        raise RefusedError(refusals)
+    return System(distribution, release, machine, kernel, container=in_container(files))
+
+
+def _os_release(files: Files) -> dict[str, str]:
+    text = files.read("/etc/os-release") or files.read("/usr/lib/os-release") or ""
+    pairs = (line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+    return {key.strip(): value.strip().strip("\"'") for key, value in pairs}
+
+
+def _distribution(values: t.Mapping[str, str]) -> Distribution | None:
+    own = values.get("ID", "")
+    if own in ("debian", "ubuntu"):
+        return t.cast("Distribution", own)
+    return "rhel" if "rhel" in (own, *values.get("ID_LIKE", "").split()) else None
+
+
+def in_container(files: Files) -> bool:
+    """Whether this is a container, which has no kernel of its own."""
+    if files.exists("/.dockerenv") or files.exists("/run/.containerenv") or files.read("/run/systemd/container"):
+        return True
+    return any(one.startswith("container=") for one in (files.read("/proc/1/environ") or "").split("\0"))
 
 
 def no_root(uid: int) -> list[Notice]:
     """Refuse a user other than root."""
-    raise NotImplementedError
+    if uid == 0:
+        return []
+    return [Notice("no_root", "Only root can install the NVIDIA driver: run the role with become: true")]
 
 
 def container(system: System, kernel: str) -> list[Notice]:
     """Refuse a container where modules are wanted for the running kernel (``kernel`` is the option)."""
-    raise NotImplementedError
+    if not system.container or kernel != "running":
+        return []
+    return [
+        Notice(
+            "container",
+            f"This host is a container, and the kernel {system.kernel} that runs it belongs to its host: install the "
+            "driver there, or set nvidia_driver_kernel to newest or to a release to build an image",
+        )
+    ]
 
 
 def secure_boot(files: Files, wanted: str) -> list[Notice]:
     """Refuse Secure Boot as ``files`` show it, unless ``wanted`` says that the key is enrolled."""
-    raise NotImplementedError
+    if wanted == "enrolled" or not secure_boot_is_on(files):
+        return []
+    return [
+        Notice(
+            "secure_boot",
+            "Secure Boot is on, so the kernel refuses a module that DKMS builds unless its key is enrolled: turn "
+            "Secure Boot off in the firmware, or enrol the key of DKMS (mokutil --import, then a reboot) and set "
+            "nvidia_driver_secure_boot to enrolled",
+        )
+    ]
+
+
+def secure_boot_is_on(files: Files) -> bool:
+    """Whether the firmware says so: four bytes of attributes, then a byte 1."""
+    for name in files.names(EFI_VARIABLES):
+        if name.startswith("SecureBoot-"):
+            try:
+                content = Path(files.path(f"{EFI_VARIABLES}/{name}")).read_bytes()
+            except OSError:
+                return False
+            return len(content) == 5 and content[-1] == 1
+    return False
 
 
 def headers(
@@ -74,22 +146,131 @@ def headers(
     files: Files,
 ) -> list[Notice]:
     """Refuse kernels whose headers are neither there nor available."""
-    raise NotImplementedError
+    return [
+        Notice(
+            "headers_missing",
+            f"The headers of kernel {kernel}, for which the module is to be built, are neither installed nor offered "
+            f"by the package sources (package {_header_name(system, kernel)}): boot a kernel whose headers are "
+            "offered, or install them yourself",
+        )
+        for kernel in kernels
+        if not has_headers(system, kernel, installed, files)
+        and not header_packages(system, [kernel], {}, available, files)
+    ]
+
+
+def _header_name(system: System, kernel: str) -> str:
+    return f"kernel-devel-{kernel}" if system.distribution == "rhel" else f"linux-headers-{kernel}"
+
+
+def dkms_missing(system: System, installed: t.Mapping[str, Installed], available: Available) -> list[Notice]:
+    """Refuse an Enterprise Linux whose sources have no DKMS."""
+    if system.distribution != "rhel" or "dkms" in installed or available.get("dkms"):
+        return []
+    return [
+        Notice(
+            "dkms_missing",
+            f"{NAMES['rhel']} {system.release} needs the package dkms, which no enabled repository of this host "
+            "offers: enable EPEL",
+        )
+    ]
 
 
 def disk_needs(transaction: Transaction, kernels: int, initramfs_bytes: int | None) -> tuple[Need, ...]:
-    """What a transaction writes; ``initramfs_bytes`` is the size of the largest one in /boot, None where none is."""
-    raise NotImplementedError
+    """What a transaction writes; ``initramfs_bytes`` is the size of the largest one in /boot, None where none is.
+
+    Without a transaction nothing is written. The modules of a kernel are taken for MODULES bytes, the tree in which
+    DKMS builds them, one kernel at a time, for BUILD_TREE bytes.
+    """
+    if transaction.empty:
+        return ()
+    needs = [
+        Need("/usr", max(transaction.disk_bytes or 0, 0) + kernels * MODULES, "the driver's files and modules"),
+        Need(
+            "/var",
+            (transaction.download_bytes or 0) + BUILD_TREE,
+            "the downloaded packages and the build of the module",
+        ),
+    ]
+    if initramfs_bytes is not None:
+        needs.append(Need("/boot", initramfs_bytes + MIB, "the new initramfs, written beside the old one"))
+    return tuple(needs)
+
+
+def initramfs_size(files: Files, size: t.Callable[[str], int]) -> int | None:
+    """Bytes of the largest initramfs in /boot; None where there is none. ``size`` gives those of a file."""
+    paths = [f"/boot/{name}" for name in files.names("/boot") if re.match(r"init(?:rd\.img|ramfs)-", name)]
+    return max((size(files.path(path)) for path in paths), default=None)
 
 
 def disk(needs: t.Sequence[Need], space: t.Callable[[str], Space]) -> list[Notice]:
     """Refuse file systems that have too little room. Needs on the same one are added up."""
-    raise NotImplementedError
+    by_device: dict[int, list[Need]] = {}
+    free: dict[int, int] = {}
+    for need in needs:
+        found = space(need.path)
+        by_device.setdefault(found.device, []).append(need)
+        free[found.device] = found.free_bytes
+    refusals = []
+    for device, here in by_device.items():
+        wanted = sum(need.size for need in here)
+        if wanted > free[device]:
+            paths = " and ".join(need.path for need in here)
+            purposes = ", ".join(f"{need.purpose} {_mib(need.size)}" for need in here)
+            refusals.append(
+                Notice(
+                    "disk",
+                    f"The disk of {paths} has {_mib(free[device])} free, and {_mib(wanted)} are needed ({purposes}): "
+                    "make room there",
+                )
+            )
+    return refusals
 
 
-def runfile(files: Files, owner: t.Callable[[str], str | None]) -> list[Notice]:
-    """Refuse a driver that NVIDIA's .run installer put there. ``owner`` names the package that a file belongs to."""
-    raise NotImplementedError
+def _mib(size: int) -> str:
+    return f"{-(-size // MIB)} MiB"
+
+
+RUNFILE_UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+_LIBRARY = re.compile(r"libnvidia-ml\.so\.\d{3,}\.[\d.]+")
+_MODULE = re.compile(r"nvidia\.ko(?:\.\w+)?")
+_MODULE_DIRECTORIES = ("kernel/drivers/video", "extra", "updates")
+
+
+def runfile(files: Files, kernels: t.Sequence[str], owner: t.Callable[[str], str | None]) -> list[Notice]:
+    """Refuse a driver that no package brought, as NVIDIA's .run installer leaves it.
+
+    ``owner`` names the package that a file belongs to. Modules in ``updates/dkms`` and ``extra`` belong to none, but
+    have their source in ``/var/lib/dkms``.
+    """
+    found = [path for path in _candidates(files, kernels) if owner(path) is None]
+    if not found:
+        return []
+    return [
+        Notice(
+            "foreign_runfile",
+            f"A driver from NVIDIA's .run installer is on this host ({found[0]} belongs to no package), and would get "
+            "mixed with the packages: run nvidia-uninstall first, or set nvidia_driver_source to preinstalled to keep "
+            "it",
+        )
+    ]
+
+
+def _candidates(files: Files, kernels: t.Sequence[str]) -> t.Iterator[str]:
+    for path in RUNFILE_UNINSTALLERS:
+        if files.exists(path):
+            yield path
+    for directory in LIBRARY_DIRS:
+        for name in files.names(directory):
+            if _LIBRARY.fullmatch(name):
+                yield f"{directory}/{name}"
+    if any(name.startswith("nvidia") for name in files.names(DKMS)):
+        return
+    for kernel in kernels:
+        for directory in _MODULE_DIRECTORIES:
+            for name in files.names(f"/lib/modules/{kernel}/{directory}"):
+                if _MODULE.fullmatch(name):
+                    yield f"/lib/modules/{kernel}/{directory}/{name}"
 
 
 def foreign_packages(
@@ -97,31 +278,128 @@ def foreign_packages(
     installed: t.Mapping[str, Installed],
     available: Available,
     origin: t.Callable[[Package], str | None],
+    ours: t.Collection[str] = (),
 ) -> list[Notice]:
-    """Refuse packages of the driver that this source has never heard of, with where they may come from."""
-    raise NotImplementedError
+    """Refuse packages of the driver that this source does not have, with where they come from, if that is known.
+
+    A version that nobody offers any more is taken for this source's where it knows the name. ``ours`` are the names of
+    packages that the role has installed itself, from whatever source.
+    """
+    found: dict[str, list[str]] = {}
+    for name, package in sorted(installed.items()):
+        if not package.present or name in ours or not in_family(name, package.version):
+            continue
+        versions = available.get(name, ())
+        if package.version in versions:
+            continue
+        address = origin(Package(name, package.version))
+        if address is None and _PPA_VERSION.search(package.version):
+            address = "the PPA graphics-drivers"
+        if address is not None or not versions:
+            found.setdefault(address or "", []).append(f"{name} {package.version}")
+    return [
+        Notice(
+            "foreign_packages",
+            f"Packages of another driver are installed{f', from {address}' if address else ''}, that are not of "
+            f"nvidia_driver_source {source}: {_some(packages)}: remove them first, choose the source they are from, or "
+            "set nvidia_driver_source to preinstalled to keep them",
+        )
+        for address, packages in found.items()
+    ]
+
+
+_PPA_VERSION = re.compile(r"~gpu\d")
+
+
+def _some(words: t.Sequence[str], most: int = 5) -> str:
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
+_OWN_DAEMONS = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine"})
+_COMM_LENGTH = 15
 
 
 def gpu_processes(files: Files) -> tuple[Process, ...]:
     """The processes that have a device node of the driver open, its own daemons left out."""
-    raise NotImplementedError
+    daemons = {name[:_COMM_LENGTH] for name in _OWN_DAEMONS}
+    found = []
+    for pid in files.names("/proc"):
+        if not pid.isdigit():
+            continue
+        targets = (files.target(f"/proc/{pid}/fd/{fd}") for fd in files.names(f"/proc/{pid}/fd"))
+        devices = sorted({target for target in targets if target and target.startswith("/dev/nvidia")})
+        if not devices:
+            continue
+        name = files.read(f"/proc/{pid}/comm") or "unknown"
+        if name not in daemons:
+            found.append(Process(int(pid), name, _most_telling(devices)))
+    return tuple(sorted(found, key=lambda process: process.pid))
+
+
+def _most_telling(devices: t.Sequence[str]) -> str:
+    """The node of a GPU rather than one that all of them share."""
+    return next((device for device in devices if re.fullmatch(r"/dev/nvidia\d+", device)), devices[0])
 
 
 def processes(found: t.Sequence[Process], gpus: Gpus) -> list[Notice]:
-    """Refuse to touch a driver that is in use."""
-    raise NotImplementedError
+    """Refuse to exchange a driver that is in use."""
+    users = [f"{process.name} (process {process.pid}, {process.device})" for process in found]
+    if not users:
+        users = [
+            f"{gpu['processes']} {'process' if gpu['processes'] == 1 else 'processes'} on GPU "
+            f"{gpu.get('pci_bus_id') or gpu.get('name')}"
+            for gpu in gpus
+            if gpu.get("processes")
+        ]
+    if not users:
+        return []
+    return [
+        Notice(
+            "processes",
+            f"The driver is in use by {_some(users)}: end them, or set nvidia_driver_ignore_processes to true to "
+            "exchange its files beneath them and reboot later",
+        )
+    ]
 
 
-def key_fingerprint_missing(url: str) -> Notice:
+def key_fingerprint_missing(system: System, url: str) -> Notice:
     """The refusal of a repository whose key is nowhere published with a fingerprint."""
-    raise NotImplementedError
+    return Notice(
+        "key_fingerprint_missing",
+        f"The fingerprint of the key {url} for {system} is not known to this collection: look it up and set "
+        "nvidia_driver_repository_key_fingerprint",
+    )
 
 
-def repository(kind: str, url: str, reason: str) -> Notice:
-    """The refusal of a repository that does not answer as it should. ``kind`` as in PackageError."""
-    raise NotImplementedError
+_REPOSITORY_ADVICE: t.Mapping[str, str] = {
+    "network": "check network, proxy and address, or set nvidia_driver_repository_url to a mirror",
+    "not_found": "check nvidia_driver_repository_url, and that it has this system and architecture",
+    "signature": "it may have been tampered with, or the key has changed: compare "
+    "nvidia_driver_repository_key_fingerprint with what NVIDIA publishes",
+    "checksum": "it may have been tampered with, or it has changed: compare nvidia_driver_repository_key_checksum with "
+    "what NVIDIA publishes",
+}
+_REPOSITORY_TROUBLE: t.Mapping[str, str] = {
+    "network": "can't be reached",
+    "not_found": "does not exist",
+    "signature": "is not signed by the expected key",
+    "checksum": "does not have the expected checksum",
+}
+
+
+def repository(kind: ErrorKind, url: str, reason: str) -> Notice:
+    """The refusal of a repository or key that does not answer as it should."""
+    trouble = _REPOSITORY_TROUBLE.get(kind, "can't be used")
+    advice = _REPOSITORY_ADVICE.get(kind, "look at the reason")
+    return Notice("repository", f"The repository {url} {trouble} ({reason}): {advice}")
 
 
 def lock(holder: str | None, seconds: float) -> Notice:
     """The refusal when the package manager's lock did not become free."""
-    raise NotImplementedError
+    return Notice(
+        "lock",
+        f"The package manager's lock did not become free within {seconds:g} "
+        f"s{f', held by {holder}' if holder else ''}: wait for its end and run this again, or set "
+        "nvidia_driver_lock_timeout higher",
+    )
