@@ -129,8 +129,12 @@ class AptReader:
 
 
 def transaction_arguments(install: t.Sequence[Package], remove: t.Sequence[str]) -> list[str]:
-    """The end of apt-get's command line for a transaction, whether it is simulated or done."""
+    """The end of apt-get's command line for a transaction, whether it is simulated or done.
+
+    Dependencies that are held change, too, which only the classic solver can do.
+    """
     return [
+        *("-o", "APT::Ignore-Hold=true", "-o", "APT::Solver=internal"),
         "-y",
         "--no-install-recommends",
         "--fix-broken",

@@ -31,7 +31,7 @@ _COMPILER = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+)(?::\d+)?: (?P<text>(?:
 _OTHER_ERRORS = tuple(
     re.compile(pattern)
     for pattern in (
-        r"^(?:\S*/)?(?P<tool>ld|modpost|objtool|cc1|gcc\S*|as|sh)(?:\.bfd)?: (?P<text>.*(?:error|undefined|not found).*)$",
+        r"^(?:\S*/)?(?P<tool>ld|modpost|objtool|cc1|gcc\S*|sh)(?:\.bfd)?: (?P<text>.*(?:error|undefined|not found).*)$",
         r"^(?P<text>(?:ERROR|Error|FATAL)\b:? .+)$",
         r"^(?P<text>(?:modpost|BTF): .*(?:ERROR|FAILED).*)$",
         r"^(?P<text>.*(?:No space left on device|Cannot allocate memory|Killed|command not found).*)$",

@@ -413,6 +413,14 @@ class _Present:
                 f"Other packages have changed since the plan was made: {', '.join(more)} would be removed, too; make a "
                 "new plan with cudahub.gpu.driver_plan, and look at what it says",
             )
+        going = {one.name for one in transaction.remove} | {one.name for one in transaction.change}
+        held = sorted(name for name in going if not is_family(name) and name in self._start and self._start[name].held)
+        if held:
+            raise PackageError(
+                "unresolvable",
+                f"The driver needs other versions of packages that are held, and not by this collection: {', '.join(held)}; "
+                "let them be changed with apt-mark unhold, or take another version of the driver",
+            )
         return transaction
 
     def _begin(self) -> None:
