@@ -199,6 +199,7 @@ class GpuFacts:
     gpus: list[Gpu]
     count: int
     visible_count: int
+    nvswitches: int
     problems: list[Problem]
     pynvml: str | None
     simulated: bool
@@ -209,9 +210,10 @@ class GpuFacts:
 
 @dataclass(frozen=True)
 class Marker:
-    """The simulator's note that a host's GPUs are simulated, and where its made-up tree is."""
+    """The simulator's note that a host's GPUs are simulated, where its made-up tree is, and whether it has a driver."""
 
     root: str
+    driver: bool = True
 
 
 def slurm_type(name: str) -> str:
@@ -251,13 +253,27 @@ def gather(
         release, machine = platform.release(), platform.machine()
         gpus = _pci.scan(files)
         installed = _driver.installed(files, release, machine, run)
+        if marker is not None and not marker.driver:
+            installed = _with_real_packages(installed, _driver.installed(real, release, machine, run))
     finally:
         report = child.report(timeout)
-    if marker is not None and report.library_version is not None and not report.simulator:
+    if marker is not None and _is_real(report, marker):
         marker, files = None, real
         gpus, installed = _pci.scan(files), _driver.installed(files, release, machine, run)
     driver = _driver.judge(installed, report, release, _user())
     return assemble(files, gpus, driver, report, simulated=report.simulator or marker is not None, real=real)
+
+
+def _with_real_packages(simulated: _driver.Installed, real: _driver.Installed) -> _driver.Installed:
+    """Simulated GPUs without a simulated driver: what is loaded is made up, what is installed is real."""
+    return replace(simulated, installed_version=real.installed_version, library_version=real.library_version)
+
+
+def _is_real(report: _nvml.Report, marker: Marker) -> bool:
+    """Whether NVML is the real one. Where the simulator has no driver, one may be installed that finds no GPU."""
+    if report.simulator or report.library_version is None:
+        return False
+    return marker.driver or report.answered
 
 
 def read_marker(files: Files) -> Marker | None:
@@ -266,7 +282,8 @@ def read_marker(files: Files) -> Marker | None:
     if text is None:
         return None
     try:
-        return Marker(root=str(json.loads(text)["root"]))
+        note = json.loads(text)
+        return Marker(root=str(note["root"]), driver=note.get("driver", True) is not False)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -298,6 +315,7 @@ def assemble(
         gpus=gpus,
         count=len(gpus),
         visible_count=sum(1 for reading in report.devices if reading["error"] is None and not _lost(reading)),
+        nvswitches=_pci.nvswitches(files),
         problems=_host_problems(driver, gpus),
         pynvml=report.binding,
         simulated=simulated,

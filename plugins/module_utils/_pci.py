@@ -15,6 +15,7 @@ from ._pci_ids import GPUS
 PCI_DEVICES = "/sys/bus/pci/devices"
 NVIDIA = 0x10DE
 GPU_CLASSES = frozenset({0x0300, 0x0302, 0x0380})
+NVSWITCH_CLASS = 0x0680
 PCI_IDS_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 ARCHITECTURES = {
@@ -116,12 +117,10 @@ def nvml_bus_id(address: str) -> str:
 def scan(files: Files) -> tuple[PciGpu, ...]:
     """The NVIDIA GPUs on the bus, by address. Virtual functions of a GPU are no GPUs of this host."""
     found = []
-    for address in files.names(PCI_DEVICES):
+    for address, class_code in _nvidia_devices(files):
         path = f"{PCI_DEVICES}/{address}"
-        if _hex(files.read(f"{path}/vendor")) != NVIDIA:
-            continue
-        class_code, device_id = _hex(files.read(f"{path}/class")), _hex(files.read(f"{path}/device"))
-        if class_code is None or device_id is None or class_code >> 8 not in GPU_CLASSES:
+        device_id = _hex(files.read(f"{path}/device"))
+        if device_id is None or class_code not in GPU_CLASSES:
             continue
         if files.exists(f"{path}/physfn"):
             continue
@@ -136,6 +135,20 @@ def scan(files: Files) -> tuple[PciGpu, ...]:
             )
         )
     return tuple(sorted(found, key=lambda gpu: gpu.bus_id))
+
+
+def nvswitches(files: Files) -> int:
+    """The number of NVSwitches on the bus. The GPUs behind them need the fabric manager."""
+    return sum(class_code == NVSWITCH_CLASS for _address, class_code in _nvidia_devices(files))
+
+
+def _nvidia_devices(files: Files) -> t.Iterator[tuple[str, int]]:
+    """Address and class (without the programming interface) of NVIDIA's devices."""
+    for address in files.names(PCI_DEVICES):
+        if _hex(files.read(f"{PCI_DEVICES}/{address}/vendor")) == NVIDIA:
+            class_code = _hex(files.read(f"{PCI_DEVICES}/{address}/class"))
+            if class_code is not None:
+                yield address, class_code >> 8
 
 
 def model(device_id: int, files: Files) -> Model | None:

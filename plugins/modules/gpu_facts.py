@@ -147,7 +147,8 @@ ansible_facts:
             installed_version:
               description:
                 - Version of the kernel module on disk for the running kernel; null if there is none.
-                - Always null on simulated hosts, and in containers, which have no modules of the host's kernel.
+                - Always null where the driver is simulated, and in containers, which have no modules of the host's
+                  kernel.
               returned: always
               type: str
               sample: 580.159.04
@@ -486,6 +487,13 @@ ansible_facts:
           sample: 4
         visible_count:
           description: Number of them that NVML sees and that are not lost.
+          returned: always
+          type: int
+          sample: 4
+        nvswitches:
+          description:
+            - Number of NVSwitches on the PCI bus, whether a driver is there or not. With one, the GPUs need the fabric
+              manager.
           returned: always
           type: int
           sample: 4

@@ -485,3 +485,22 @@ def test_gather_ignores_the_marker_under_a_real_driver(tmp_path: Path, h200x4: P
     bindings.give(recorded("h200x4"))
     facts = _gpu.gather([], 20, no_command, _pci.HostFiles(str(h200x4)))
     assert (facts.count, facts.driver.state, facts.simulated) == (4, "ok", False)
+
+
+@pytest.mark.parametrize(
+    ("init", "expected"), [(_nvml.DRIVER_NOT_LOADED, (1, "not_loaded", True)), (None, (4, "ok", False))]
+)
+def test_gather_where_a_real_driver_came_to_simulated_gpus(
+    tmp_path: Path, h200x4: Path, bindings: Bindings, init: int | None, expected: tuple[int, str, bool]
+) -> None:
+    root = tmp_path / "root"
+    write_marker(h200x4, json.dumps({"root": str(root), "driver": False}))
+    add_pci_device(root, "0000:00:06.0", driver=None)
+    add_pci_device(root, "0000:07:00.0", "0x22a3", "0x068000", driver=None)
+    add_library(h200x4, "580.159.04")
+    nvml = recorded("h200x4")
+    bindings.give(nvml if init is None else nvml.fail("nvmlInit", init))
+    facts = _gpu.gather([], 20, no_command, _pci.HostFiles(str(h200x4)))
+    assert (facts.count, facts.driver.state, facts.simulated) == expected
+    assert facts.driver.library_version == "580.159.04"
+    assert facts.nvswitches == (1 if init else 0)

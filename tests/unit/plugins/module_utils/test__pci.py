@@ -49,6 +49,17 @@ def test_scan_leaves_virtual_functions_out(tmp_path: Path) -> None:
     assert [gpu.bus_id for gpu in _pci.scan(_pci.HostFiles(str(tmp_path)))] == ["00000000:01:00.0"]
 
 
+def test_nvswitches(tmp_path: Path) -> None:
+    files = _pci.HostFiles(str(tmp_path))
+    assert _pci.nvswitches(files) == 0
+    add_pci_device(tmp_path, "0000:01:00.0")
+    for slot in range(4):
+        add_pci_device(tmp_path, f"0000:0{slot + 3}:00.0", "0x22a3", "0x068000")
+    add_pci_device(tmp_path, "0000:09:00.0", "0x1234", "0x068000", vendor="0x15b3")
+    add_pci_device(tmp_path, "0000:0a:00.0", "0x22a3", "broken")
+    assert (_pci.nvswitches(files), len(_pci.scan(files))) == (4, 1)
+
+
 def test_scan_tells_place_and_driver(tmp_path: Path) -> None:
     add_pci_device(tmp_path, "0009:0a:00.0", "0x2342", "0x030200", driver="vfio-pci", numa_node="1", cpus="0-71")
     assert _pci.scan(_pci.HostFiles(str(tmp_path))) == (

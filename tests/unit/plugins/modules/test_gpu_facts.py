@@ -46,7 +46,7 @@ NEVER_NULL = {
     "code",
     "severity",
 }
-NEVER_NULL |= {"message", "count", "visible_count", "simulated", "peers", "links", "active_links", "type"}
+NEVER_NULL |= {"message", "count", "visible_count", "nvswitches", "simulated", "peers", "links", "active_links", "type"}
 
 
 @pytest.fixture
