@@ -313,7 +313,7 @@ Acquire::https::Timeout "{seconds}";
 
 
 def checked_key(key: Key, content: bytes) -> bytes:
-    """The content of a key file. Raises PackageError when its SHA-256 is another, or its format is not what it is kept as."""
+    """The content of a key file. Raises RepositoryError when its SHA-256 or its format is another."""
     digest = hashlib.sha256(content).hexdigest()
     expected = (key.checksum or "").rpartition(":")[2].lower()
     if expected and digest != expected:

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The host for which the installation of the driver is planned, as it really is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import _apt_sources, _dkms, _preflight
+from ._apt import AptReader
+from ._dnf import DnfReader
+from ._driver_packages import RefusedError
+from ._driver_plan import Record
+from ._gpu import read_marker
+from ._pci import HostFiles
+
+if t.TYPE_CHECKING:
+    from ._driver_packages import Available, Source, System
+    from ._packages import Installed, PackageError, Reader, Run
+    from ._pci import Files
+
+RECORD = "/var/lib/cudahub/nvidia_driver.json"
+
+
+@dataclass(frozen=True)
+class RepositoryWish:
+    """Where the driver comes from. ``url`` is None where the host's own sources say it."""
+
+    source: Source
+    url: str | None = None
+    key: _apt_sources.Key | None = None
+
+
+class _RealHost:
+    """What is the same for every package manager."""
+
+    def __init__(self, run: Run, wish: RepositoryWish) -> None:
+        self._run, self._wish = run, wish
+        self.files: Files = HostFiles()
+        marker = read_marker(self.files)
+        self.machine_files: Files = self.files if marker is None else HostFiles(marker.root)
+        self.uid = os.geteuid()
+
+    def system(self) -> System:
+        return _preflight.read_system(self.files, platform.release(), platform.machine())
+
+    def check_key(self, key: _apt_sources.Key) -> None:
+        """Raise RefusedError when nobody has said what the key's fingerprint is."""
+        if not key.fingerprint:
+            raise RefusedError([_preflight.key_fingerprint_missing(self.system(), key.url)])
+
+    def builds(self) -> tuple[_dkms.Build, ...]:
+        return _dkms.parse_status(self._run(["dkms", "status"], {"LC_ALL": "C"}).stdout)
+
+    def record(self) -> Record:
+        try:
+            found = json.loads(self.files.read(RECORD) or "{}")
+            return Record(frozenset(map(str, found.get("installed", ()))), frozenset(map(str, found.get("held", ()))))
+        except (ValueError, AttributeError, TypeError):
+            return Record()
+
+    def space(self, path: str) -> _preflight.Space:
+        status = os.statvfs(path)
+        return _preflight.Space(Path(path).stat().st_dev, status.f_bavail * status.f_frsize)
+
+    def size(self, path: str) -> int:
+        return Path(path).stat().st_size
+
+
+@dataclass(frozen=True)
+class _AptCatalogue:
+    reader: AptReader
+    unread: t.Sequence[PackageError]
+    sources: tuple[str, ...]
+
+    def offered(self, pattern: re.Pattern[str]) -> Available:
+        return self.reader.available(pattern, self.sources)
+
+
+class AptHost(_RealHost):
+    """A host with apt."""
+
+    def __init__(self, run: Run, wish: RepositoryWish, fetch: _apt_sources.Fetch, timeout: float) -> None:
+        super().__init__(run, wish)
+        self._fetch, self._timeout = fetch, timeout
+        self._entries = _apt_sources.host_entries(self.files)
+
+    def installed(self) -> dict[str, Installed]:
+        return AptReader(self._run).installed()
+
+    def owner(self, path: str) -> str | None:
+        for name in (path, path[4:] if path.startswith("/usr/") else f"/usr{path}"):
+            result = self._run(["dpkg-query", "-S", name], {"LC_ALL": "C"})
+            if result.rc == 0:
+                return result.stdout.split(":", 1)[0]
+        return None
+
+    def repository(self) -> dict[str, t.Any] | None:
+        needed = self._needed()
+        return None if needed is None else needed.as_dict()
+
+    @contextlib.contextmanager
+    def catalogue(self) -> t.Iterator[_AptCatalogue]:
+        needed = self._needed()
+        with _apt_sources.private_apt(self._run, needed, self._fetch, self._timeout) as (options, unread):
+            yield _AptCatalogue(AptReader(self._run, options), unread, self._sources(needed))
+
+    def _needed(self) -> _apt_sources.Repository | None:
+        url, key = self._wish.url, self._wish.key
+        if self._wish.source == "nvidia":
+            if url is None or key is None or _apt_sources.offering(self._entries, url):
+                return None
+            self.check_key(key)
+            return _apt_sources.nvidia_repository(url, key)
+        return _apt_sources.distribution_repository(self._entries, self._distribution(), self._codename(), url)
+
+    def _sources(self, needed: _apt_sources.Repository | None) -> tuple[str, ...]:
+        if self._wish.source == "nvidia":
+            return (self._wish.url or "",)
+        entries = [*_apt_sources.archive(self._entries, self._codename()), *(needed.entries if needed else ())]
+        return tuple(uri for entry in entries for uri in entry.uris)
+
+    def _distribution(self) -> str:
+        return self.system().distribution
+
+    def _codename(self) -> str:
+        match = re.search(r"^VERSION_CODENAME=\"?(\w+)", self.files.read("/etc/os-release") or "", re.MULTILINE)
+        return match[1] if match else ""
+
+
+@dataclass(frozen=True)
+class _DnfCatalogue:
+    reader: Reader
+    unread: t.Sequence[PackageError] = ()
+
+    def offered(self, pattern: re.Pattern[str]) -> Available:
+        return self.reader.available(pattern)
+
+
+class DnfHost(_RealHost):
+    """A host with dnf."""
+
+    def __init__(self, run: Run, wish: RepositoryWish, timeout: float) -> None:
+        super().__init__(run, wish)
+        self._reader = DnfReader(run, wish.url, round(timeout))
+
+    def installed(self) -> dict[str, Installed]:
+        return self._reader.installed()
+
+    def owner(self, path: str) -> str | None:
+        result = self._run(["rpm", "-qf", "--qf", "%{NAME}\\n", path], {"LC_ALL": "C"})
+        return result.stdout.split("\n", 1)[0] if result.rc == 0 else None
+
+    def repository(self) -> dict[str, t.Any] | None:
+        key = self._wish.key
+        if key is not None:
+            self.check_key(key)
+        return {
+            "name": "cudahub-nvidia-driver",
+            "baseurl": self._wish.url,
+            "key_url": key.url if key else None,
+            "key_fingerprint": key.fingerprint if key else None,
+            "key_checksum": key.checksum if key else None,
+        }
+
+    @contextlib.contextmanager
+    def catalogue(self) -> t.Iterator[_DnfCatalogue]:
+        yield _DnfCatalogue(self._reader)

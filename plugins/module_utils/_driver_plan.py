@@ -1,0 +1,350 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The plan to install the driver: what is there, what is asked for, what can be had, and what forbids it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import asdict, dataclass, field
+
+from . import _dkms, _driver_choice, _driver_packages, _kernel_headers, _preflight
+from ._driver_packages import Notice, RefusedError
+from ._packages import PackageError, Transaction
+
+if t.TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from ._driver_packages import Available, Current, Gpus, Offer, System, Wish
+    from ._packages import Installed, Package, Reader
+    from ._pci import Files
+
+_KERNEL_IMAGE = re.compile(r"(?:linux-image(?:-unsigned)?|kernel(?:-core)?)-(?P<release>\d.*)")
+_DPKG_UPDATES = "/var/lib/dpkg/updates"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the module was asked for. ``kernel`` is ``running``, ``newest`` or a release."""
+
+    wish: Wish
+    gpus: Gpus
+    kernel: str = "running"
+    secure_boot: str = "refuse"
+    ignore_processes: bool = False
+
+
+class Catalogue(t.Protocol):
+    """What the system's repositories and the source of the driver offer, read afresh."""
+
+    @property
+    def reader(self) -> Reader:
+        """All of it, the packages of the system included."""
+
+    @property
+    def unread(self) -> t.Sequence[PackageError]:
+        """The repositories that could not be read, and that may not matter."""
+
+    def offered(self, pattern: re.Pattern[str]) -> Available:
+        """Only what the source of the driver offers, by name."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What this collection has installed and held on a host, by the names of packages."""
+
+    installed: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+
+
+class Host(t.Protocol):
+    """The host, as far as the plan depends on it."""
+
+    @property
+    def files(self) -> Files:
+        """The file system that packages are installed to."""
+
+    @property
+    def machine_files(self) -> Files:
+        """The tree in which firmware, devices and processes are seen: made up on a simulated host."""
+
+    @property
+    def uid(self) -> int:
+        """Who runs this."""
+
+    def system(self) -> System:
+        """Distribution, release and running kernel. Raises RefusedError."""
+
+    def installed(self) -> dict[str, Installed]:
+        """The packages of the system."""
+
+    def builds(self) -> tuple[_dkms.Build, ...]:
+        """What DKMS has built."""
+
+    def record(self) -> Record:
+        """What earlier installations by this collection have left behind."""
+
+    def owner(self, path: str) -> str | None:
+        """The package that a file belongs to."""
+
+    def space(self, path: str) -> _preflight.Space:
+        """The room on the file system of a path."""
+
+    def size(self, path: str) -> int:
+        """The bytes of a file."""
+
+    def repository(self) -> dict[str, t.Any] | None:
+        """What has to be added to the package manager's sources; None when nothing has to.
+
+        Raises PackageError, and RefusedError when it can't be trusted.
+        """
+
+    def catalogue(self) -> AbstractContextManager[Catalogue]:
+        """The repositories, read without changing anything of the host. Raises PackageError."""
+
+
+@dataclass
+class Plan:
+    """The plan as the module returns it; documented there."""
+
+    source: str
+    satisfied: bool = False
+    branch: str | None = None
+    version: str | None = None
+    kernel_module: str | None = None
+    kernels: list[str] = field(default_factory=list)
+    packages: list[dict[str, str]] = field(default_factory=list)
+    transaction: dict[str, list[dict[str, str]]] = field(
+        default_factory=lambda: {"install": [], "change": [], "remove": []}
+    )
+    hold: list[str] = field(default_factory=list)
+    unhold: list[str] = field(default_factory=list)
+    download_bytes: int | None = None
+    disk_bytes: int | None = None
+    repair: bool = False
+    why: list[str] = field(default_factory=list)
+    available: dict[str, list[str]] = field(default_factory=dict)
+    repository: dict[str, t.Any] | None = None
+    module_stream: str | None = None
+    ways_out: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    """A plan, with what forbids it and what should be known of it."""
+
+    plan: Plan
+    refusals: list[Notice] = field(default_factory=list)
+    warnings: list[Notice] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return asdict(self)
+
+
+def make(request: Request, host: Host) -> Outcome:
+    """The plan for a host. What can't be done is told as refusals, all of them together; nothing is raised for that."""
+    outcome = Outcome(Plan(request.wish.source))
+    try:
+        system = host.system()
+    except RefusedError as error:
+        outcome.refusals += error.refusals
+        return outcome
+    _Planner(request, host, system, outcome).work()
+    return outcome
+
+
+class _Planner:
+    """One plan in the making."""
+
+    def __init__(self, request: Request, host: Host, system: System, outcome: Outcome) -> None:
+        self.request, self.host, self.system = request, host, system
+        self.wish, self.gpus = request.wish, request.gpus
+        self.outcome, self.plan, self.refusals = outcome, outcome.plan, outcome.refusals
+        self.installed: dict[str, Installed] = {}
+
+    def work(self) -> None:
+        host, system = self.host, self.system
+        self.refusals += _preflight.no_root(host.uid)
+        self.refusals += _preflight.container(system, self.request.kernel)
+        self.refusals += _preflight.secure_boot(host.machine_files, self.request.secure_boot)
+        self.refusals += _preflight.runfile(host.files, self._kernels({}), host.owner)
+        self.refusals += _driver_choice.check_wish(system, self.wish, self.gpus)
+        try:
+            self.installed = host.installed()
+            self.plan.repository = host.repository()
+        except PackageError as error:
+            self.refusals.append(_repository_refusal(error))
+            return
+        except RefusedError as error:
+            self.refusals += error.refusals
+            return
+        found = _driver_packages.current(system, self.wish.source, self.installed)
+        self.plan.why = self._reasons(found)
+        if found is not None and not self.plan.why and not self.wish.upgrade:
+            self._stay(found)
+            return
+        self.plan.repair = any(one.broken for one in self.installed.values()) or bool(host.files.names(_DPKG_UPDATES))
+        if not self.request.ignore_processes:
+            self.refusals += _preflight.processes(_preflight.gpu_processes(host.machine_files), self.gpus)
+        try:
+            with host.catalogue() as catalogue:
+                self._plan(found, catalogue)
+        except PackageError as error:
+            self.refusals.append(_repository_refusal(error))
+        except RefusedError as error:
+            self.refusals += [one for one in error.refusals if one not in self.refusals]
+
+    def _reasons(self, found: Current | None) -> list[str]:
+        """Why what is installed is not what is asked for, as far as that can be told without a repository."""
+        if found is None:
+            return [f"No driver of source {self.wish.source} is installed completely"]
+        reasons = [_sentence(reason) for reason in _driver_choice.misfits(found, self.wish, self.gpus)]
+        broken = sorted(one.name for one in self.installed.values() if one.broken and _of_driver(one))
+        if broken:
+            reasons.append(f"An installation was interrupted: {', '.join(broken)} must still be configured")
+        kernels = self._kernels({})
+        if not kernels:
+            reasons.append("No kernel is installed yet")
+        for kernel in kernels:
+            states = [build for build in self.host.builds() if build.kernel == kernel]
+            if not any(build.is_installed for build in _dkms.of_driver(states, found.version)):
+                reasons.append(f"DKMS has no module of {found.version} installed for kernel {kernel}")
+        loose = [name for name in self._family(found) if not self.installed[name].held]
+        if self.wish.hold and loose:
+            reasons.append(f"Not held: {', '.join(loose)}")
+        unwanted = self._unhold([] if not self.wish.hold else self._family(found))
+        if unwanted:
+            reasons.append(f"Still held: {', '.join(unwanted)}")
+        return reasons
+
+    def _stay(self, found: Current) -> None:
+        self.plan.satisfied = True
+        self.plan.why = [f"{found.version} is installed as asked for"]
+        self.plan.branch, self.plan.version, self.plan.kernel_module = found.branch, found.version, found.kernel_module
+        self.plan.kernels = self._kernels({})
+        self.plan.packages = [asdict(package) for package in found.packages]
+        self.plan.hold = self._family(found) if self.wish.hold else []
+        self.plan.download_bytes = self.plan.disk_bytes = 0
+
+    def _plan(self, found: Current | None, catalogue: Catalogue) -> None:
+        wish, system, reader = self.wish, self.system, catalogue.reader
+        self.outcome.warnings += [_unread_warning(error) for error in catalogue.unread]
+        offered = catalogue.offered(_driver_packages.candidate_names(system))
+        given = None if self.request.kernel == "newest" else self._kernels({})
+        headers = reader.available(_kernel_headers.header_names(system, given))
+        kernels = self.plan.kernels = self._kernels(headers)
+        self.refusals += _preflight.foreign_packages(
+            wish.source, self.installed, offered, reader.origin, self.host.record().installed
+        )
+        self.refusals += _preflight.dkms_missing(system, self.installed, offered)
+        self.refusals += _preflight.headers(system, kernels, self.installed, headers, self.host.files)
+        offers = _driver_packages.offers(system, wish, offered)
+        for offer in (one for one in offers if not one.lacks):
+            versions = self.plan.available.setdefault(offer.branch, [])
+            if offer.version not in versions:
+                versions.append(offer.version)
+        ranked = _driver_choice.choose(system, wish, self.gpus, offers, found)
+        needed = _kernel_headers.header_packages(system, kernels, self.installed, headers, self.host.files)
+        unresolved: list[tuple[Offer, str]] = []
+        for offer in ranked:
+            remove = _driver_packages.superseded(offer, self.installed, offered)
+            along = _driver_packages.companions(offer, self.installed, offered)
+            wanted = (*offer.packages, *along, *needed)
+            try:
+                transaction = reader.simulate(wanted, remove, offer.version)
+            except PackageError as error:
+                if error.kind != "unresolvable":
+                    raise
+                unresolved.append((offer, error.message))
+                continue
+            self._take(offer, wanted, transaction)
+            self.plan.module_stream = offer.module_stream or getattr(reader, "module_stream", None)
+            explanation = _driver_choice.explain(wish, self.gpus, offers, found, offer, unresolved)
+            self.plan.why += explanation.why
+            self.outcome.warnings += explanation.warnings
+            if kernels:
+                self.plan.ways_out += _driver_choice.ways_out(wish, self.gpus, offers, offer, kernels[-1])
+            return
+        self.refusals.append(_driver_choice.unresolvable(wish, unresolved))
+        self.refusals += [_repository_refusal(error) for error in catalogue.unread]
+
+    def _take(self, offer: Offer, wanted: t.Sequence[Package], transaction: Transaction) -> None:
+        plan = self.plan
+        plan.branch, plan.version, plan.kernel_module = offer.branch, offer.version, offer.kernel_module
+        plan.packages = [asdict(package) for package in wanted]
+        plan.transaction = {
+            "install": [asdict(package) for package in transaction.install],
+            "change": [{"name": one.name, "from": one.old, "to": one.new} for one in transaction.change],
+            "remove": [asdict(package) for package in transaction.remove],
+        }
+        plan.download_bytes, plan.disk_bytes = transaction.download_bytes, transaction.disk_bytes
+        family = self._after(transaction)
+        plan.hold = family if self.wish.hold else []
+        plan.unhold = self._unhold(plan.hold)
+        self.refusals += self._other_kernels(transaction)
+        initramfs = _preflight.initramfs_size(self.host.files, self.host.size)
+        needs = _preflight.disk_needs(transaction, len(plan.kernels), initramfs)
+        self.refusals += _preflight.disk(needs, self.host.space)
+        plan.satisfied = transaction.empty and not plan.why and not plan.repair
+
+    def _other_kernels(self, transaction: Transaction) -> t.Iterator[Notice]:
+        for package in transaction.install:
+            match = _KERNEL_IMAGE.fullmatch(package.name)
+            if match and match["release"] not in self.plan.kernels:
+                wanted = ", ".join(self.plan.kernels)
+                yield Notice(
+                    "headers_missing",
+                    f"Installing the driver for kernel {wanted} would bring another kernel, {package.name} "
+                    f"{package.version}: boot that kernel first, or set nvidia_driver_kernel to {match['release']}",
+                )
+
+    def _kernels(self, available: Available) -> list[str]:
+        """The kernels that the module is wanted for; none where the newest is not known yet."""
+        if self.request.kernel == "running":
+            return [self.system.kernel]
+        if self.request.kernel != "newest":
+            return [self.request.kernel]
+        newest = _kernel_headers.newest_kernel(self.system, self.installed, available)
+        return [] if newest is None else [newest]
+
+    def _family(self, found: Current) -> list[str]:
+        return sorted(
+            package.name for package in found.packages if _driver_packages.in_family(package.name, found.version)
+        )
+
+    def _after(self, transaction: Transaction) -> list[str]:
+        """The packages of the driver that are installed after a transaction."""
+        versions = {one.name: one.version for one in self.installed.values() if one.present}
+        versions.update((one.name, one.version) for one in transaction.install)
+        versions.update((one.name, one.new) for one in transaction.change)
+        for package in transaction.remove:
+            versions.pop(package.name, None)
+        return sorted(name for name, version in versions.items() if _driver_packages.in_family(name, version))
+
+    def _unhold(self, keep: t.Container[str]) -> list[str]:
+        return sorted(
+            name
+            for name in self.host.record().held
+            if name not in keep and name in self.installed and self.installed[name].held
+        )
+
+
+def _sentence(clause: str) -> str:
+    return clause[:1].upper() + clause[1:]
+
+
+def _of_driver(package: Installed) -> bool:
+    return _driver_packages.in_family(package.name, package.version)
+
+
+def _repository_refusal(error: PackageError) -> Notice:
+    url, reason = getattr(error, "url", None), getattr(error, "reason", None)
+    if url is not None and reason is not None:
+        return _preflight.repository(error.kind, url, reason)
+    return Notice("repository", error.message)
+
+
+def _unread_warning(error: PackageError) -> Notice:
+    return Notice("repository_unread", f"A repository of this host was left out of account: {error.message}")
