@@ -231,9 +231,9 @@ def _check_kernel_module(wish: Wish, limits: _Limits) -> t.Iterator[Notice]:
     if wish.kernel_module == "proprietary" and int(branch) >= FIRST_BRANCH_WITHOUT_PROPRIETARY_MODULE:
         yield Notice(
             code,
-            f"Branch {branch} has no proprietary kernel module, the first without is "
-            f"{FIRST_BRANCH_WITHOUT_PROPRIETARY_MODULE}: set nvidia_driver_kernel_module to open or auto, or "
-            "nvidia_driver_branch to an older branch",
+            f"Branch {branch} has no proprietary kernel module, the last supported one that has is "
+            f"{_last_with_proprietary()}: set nvidia_driver_branch to it, or nvidia_driver_kernel_module to open or "
+            "auto",
         )
     if wish.kernel_module == "open" and int(branch) < FIRST_BRANCH_WITH_OPEN_MODULE:
         yield Notice(
@@ -241,6 +241,10 @@ def _check_kernel_module(wish: Wish, limits: _Limits) -> t.Iterator[Notice]:
             f"Branch {branch} has no open kernel module, the first that has is {FIRST_BRANCH_WITH_OPEN_MODULE}: set "
             "nvidia_driver_kernel_module to proprietary, or nvidia_driver_branch to a newer branch",
         )
+
+
+def _last_with_proprietary() -> str:
+    return next(one.branch for one in BRANCHES[::-1] if int(one.branch) < FIRST_BRANCH_WITHOUT_PROPRIETARY_MODULE)
 
 
 def misfits(found: Current, wish: Wish, gpus: Gpus) -> list[str]:
@@ -319,12 +323,12 @@ def _fitting(system: System, wish: Wish, offered: t.Sequence[Offer], limits: _Li
     left = _for_the_gpus(system, wish, left, limits)
     whole = [offer for offer in left if not offer.lacks]
     if not whole:
-        versions = sorted({offer.version for offer in left}, key=parse_version, reverse=True)
+        newest = left[0]
         _refuse(
             "fabric_manager_unavailable",
-            f"nvidia_driver_source {wish.source} has no fabric manager in exactly the version of a driver that fits "
-            f"({_series(versions, 'or')}), without which the GPUs behind an NVSwitch can't be used: choose another "
-            "source or branch, or set nvidia_driver_fabric_manager to never",
+            f"nvidia_driver_source {wish.source} has driver {newest.version}, but {_series(newest.lacks)}, and without "
+            "one in exactly the driver's version the GPUs behind an NVSwitch can't be used: choose another source or "
+            "branch, or set nvidia_driver_fabric_manager to never",
         )
     return whole
 
@@ -387,13 +391,14 @@ def _is_supported(branch: str) -> bool:
 
 def _best_of_branch(wish: Wish, fitting: t.Sequence[Offer], branch: str, found: Current | None) -> t.Iterator[Offer]:
     """Of each flavour one version; a newer version comes before the better flavour, and an installed one before all."""
-    stays = found if found is not None and found.branch == branch and not wish.upgrade else None
+    here = found if found is not None and found.branch == branch else None
 
-    def rank(offer: Offer) -> tuple[bool, int, tuple[int, ...], int]:
-        is_kept = stays is not None and parse_version(offer.version) == parse_version(stays.version)
-        preferred = found.kernel_module if found is not None and found.branch == branch else "open"
+    def rank(offer: Offer) -> tuple[bool, bool, int, tuple[int, ...], bool]:
+        stays = here is not None and not wish.upgrade and parse_version(offer.version) == parse_version(here.version)
+        same_layout = here is not None and offer.layout == here.layout
         older = tuple(-number for number in parse_version(offer.version))
-        return not is_kept, offer.layout, older, 0 if offer.kernel_module == preferred else 1
+        preferred = "open" if here is None else here.kernel_module
+        return not stays, not same_layout, offer.layout, older, offer.kernel_module != preferred
 
     seen = set()
     for offer in sorted((offer for offer in fitting if offer.branch == branch), key=rank):
@@ -509,13 +514,13 @@ def ways_out(wish: Wish, gpus: Gpus, offered: t.Sequence[Offer], failed: Offer, 
     ways = []
     other: KernelModule = "proprietary" if failed.kernel_module == "open" else "open"
     if any(offer.branch == failed.branch and offer.kernel_module == other for offer in fitting):
-        ways.append(f"set nvidia_driver_kernel_module to {other}")
+        ways.append(f"set nvidia_driver_kernel_module: {other}")
     newer = [branch for branch in _branches(fitting) if int(branch) > int(failed.branch)]
     if newer:
-        ways.append(f"set nvidia_driver_branch to {_series(newer, 'or')}")
+        ways.append(f"set nvidia_driver_branch: {_series(newer, 'or')}")
     if wish.source == "distro" and any(
         limits.supports(one.branch) and int(one.branch) > int(failed.branch) for one in BRANCHES
     ):
-        ways.append("set nvidia_driver_source to nvidia, which has newer versions")
+        ways.append("set nvidia_driver_source: nvidia, which has newer versions")
     ways.append(f"boot a kernel older than {kernel} and run this again")
     return tuple(ways)

@@ -120,7 +120,7 @@ class Offer:
     packages: tuple[Package, ...]
     module_stream: str | None = None
     lacks: tuple[str, ...] = ()
-    """Names of packages that were asked for and that don't exist in this version: such an offer is never chosen."""
+    """What was asked for and doesn't exist in this version, as clauses: such an offer is never chosen."""
     layout: int = 0
     """Place of the set of packages among those that the source has for a branch: the first is the better one."""
 
@@ -141,6 +141,8 @@ class Current:
     """Version of the fabric manager without revision; None where it isn't installed."""
     packages: tuple[Package, ...]
     """All installed packages of the family."""
+    layout: int = 0
+    """As in Offer."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,8 @@ class _Layout:
     modules: t.Mapping[KernelModule, str]
     required: tuple[str, ...]
     display: t.Mapping[KernelModule, str]
+    compute: t.Mapping[KernelModule, str] | None = None
+    """A package that stands for the whole without displays."""
     optional: tuple[str, ...] = ()
     loose: tuple[str, ...] = ()
     fabric_manager: tuple[str, ...] = ()
@@ -205,14 +209,16 @@ _LAYOUTS: t.Mapping[tuple[Distribution, Source], tuple[_Layout, ...]] = {
     ),
     ("ubuntu", "distro"): (
         _Layout(
-            modules={"open": "nvidia-headless-{b}-server-open", "proprietary": "nvidia-headless-{b}-server"},
+            modules={"open": "nvidia-dkms-{b}-server-open", "proprietary": "nvidia-dkms-{b}-server"},
+            compute={"open": "nvidia-headless-{b}-server-open", "proprietary": "nvidia-headless-{b}-server"},
             required=("nvidia-utils-{b}-server",),
             optional=("nvidia-compute-utils-{b}-server",),
             display={"open": "nvidia-driver-{b}-server-open", "proprietary": "nvidia-driver-{b}-server"},
             fabric_manager=("nvidia-fabricmanager-{b}",),
         ),
         _Layout(
-            modules={"open": "nvidia-headless-{b}-open", "proprietary": "nvidia-headless-{b}"},
+            modules={"open": "nvidia-dkms-{b}-open", "proprietary": "nvidia-dkms-{b}"},
+            compute={"open": "nvidia-headless-{b}-open", "proprietary": "nvidia-headless-{b}"},
             required=("nvidia-utils-{b}",),
             optional=("nvidia-compute-utils-{b}",),
             display={"open": "nvidia-driver-{b}-open", "proprietary": "nvidia-driver-{b}"},
@@ -292,7 +298,8 @@ def _offers_of(
         if flavour == "proprietary" and int(branch) >= FIRST_BRANCH_WITHOUT_PROPRIETARY_MODULE:
             continue
         seen.add(version)
-        names = [*layout.required, *([layout.display[flavour]] if wish.display else [])]
+        whole = layout.display if wish.display else layout.compute
+        names = [*layout.required, *([whole[flavour]] if whole else [])]
         packages = [Package(module, full_version)]
         required = [_exact(name.format(b=branch), version, available) for name in names]
         packages += [package for package in required if package]
@@ -306,7 +313,7 @@ def _offers_of(
             managers = [name.format(b=branch) for name in layout.fabric_manager]
             manager = next((found for found in (_exact(name, version, available) for name in managers) if found), None)
             optional.append(manager)
-            lacks = () if manager else tuple(managers[:1]) or ("nvidia-fabricmanager",)
+            lacks = () if manager else (_no_fabric_manager(managers, branch, available),)
         yield Offer(
             branch=branch,
             version=version,
@@ -316,6 +323,12 @@ def _offers_of(
             lacks=lacks,
             layout=place,
         )
+
+
+def _no_fabric_manager(names: t.Sequence[str], branch: str, available: Available) -> str:
+    versions = [upstream(full) for name in names for full in available.get(name, ())]
+    others = sorted({one for one in versions if one.split(".")[0] == branch}, key=parse_version, reverse=True)
+    return f"{(*names, 'nvidia-fabricmanager')[0]} {f'only in {others[0]}' if others else 'in none of its branch'}"
 
 
 def _exact(name: str, version: str, available: Available) -> Package | None:
@@ -351,18 +364,18 @@ def current(system: System, source: Source, installed: t.Mapping[str, Installed]
     """The driver of this source that is installed, completely; None when there is none, or two flavours at once."""
     present = {name: package for name, package in installed.items() if package.present}
     found = []
-    for layout in _LAYOUTS.get((system.distribution, source), ()):
+    for place, layout in enumerate(_LAYOUTS.get((system.distribution, source), ())):
         for flavour in _FLAVOURS:
             for name in _matching(layout.modules[flavour], present):
                 version = upstream(present[name].version)
                 branch = version.split(".")[0]
                 required = [required.format(b=branch) for required in layout.required]
-                if all(upstream(present[one].version) == version if one in present else False for one in required):
+                if all(one in present and upstream(present[one].version) == version for one in required):
                     display = layout.display[flavour].format(b=branch) in present
-                    found.append((version, branch, flavour, display))
+                    found.append((version, branch, flavour, display, place))
     if len(found) != 1:
         return None
-    version, branch, flavour, display = found[0]
+    version, branch, flavour, display, place = found[0]
     managers = [package.version for name, package in present.items() if _FABRIC_MANAGER.fullmatch(name)]
     return Current(
         branch=branch,
@@ -373,6 +386,7 @@ def current(system: System, source: Source, installed: t.Mapping[str, Installed]
         packages=tuple(
             Package(name, present[name].version) for name in sorted(present) if in_family(name, present[name].version)
         ),
+        layout=place,
     )
 
 
