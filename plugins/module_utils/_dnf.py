@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import fnmatch
 import functools
@@ -30,6 +31,9 @@ if t.TYPE_CHECKING:
 
 REPOSITORY = "cudahub-nvidia-driver"
 """The id of the repository where the host has none with its address."""
+
+REPOSITORY_DIRECTORY = "/etc/yum.repos.d"
+KEY_DIRECTORY = "/etc/pki/rpm-gpg"
 
 PLUGIN_CONF = "/etc/dnf/plugins"
 VERSIONLOCK_CONF = f"{PLUGIN_CONF}/versionlock.conf"
@@ -105,6 +109,47 @@ def _older(one: str, other: str) -> int:
 
 newest_first = functools.cmp_to_key(_older)
 """Key that sorts versions, the newest before the others."""
+
+
+def same_address(one: str, other: str) -> bool:
+    """Whether two addresses of repositories are the same."""
+    return normal_address(one) == normal_address(other)
+
+
+def normal_address(address: str) -> str:
+    """An address as dnf takes it, without a slash at its end."""
+    return re.sub(r"^file:/+", "file:///", address).rstrip("/")
+
+
+def is_configured(files: Files, address: str) -> bool:
+    """Whether a repository of the host, that of this role left aside, has this address and is enabled."""
+    for name in files.names(REPOSITORY_DIRECTORY):
+        if not name.endswith(".repo") or name == f"{REPOSITORY}.repo":
+            continue
+        parser = configparser.RawConfigParser(strict=False)
+        try:
+            parser.read_string(files.read(f"{REPOSITORY_DIRECTORY}/{name}") or "")
+        except configparser.Error:
+            continue
+        for section in parser.sections():
+            enabled = parser.get(section, "enabled", fallback="1").strip().lower() in ("1", "true", "yes", "on")
+            urls = parser.get(section, "baseurl", fallback="").replace(",", " ").split()
+            if enabled and any(same_address(url, address) for url in urls):
+                return True
+    return False
+
+
+def needed_repository(address: str, key_url: str, fingerprint: str, checksum: str | None) -> dict[str, str | None]:
+    """The repository that the host is to get."""
+    return {
+        "name": REPOSITORY,
+        "path": f"{REPOSITORY_DIRECTORY}/{REPOSITORY}.repo",
+        "baseurl": f"{normal_address(address)}/",
+        "key_url": key_url,
+        "key_path": f"{KEY_DIRECTORY}/{REPOSITORY}-{fingerprint}.asc",
+        "key_fingerprint": fingerprint,
+        "key_checksum": checksum,
+    }
 
 
 class Row(t.NamedTuple):
@@ -493,7 +538,7 @@ class DnfReader:
 
     def __init__(self, run: Run, address: str | None = None, timeout: int = 60, **parts: t.Any) -> None:
         self._dnf = Dnf(run, timeout, **parts)
-        self._address = address
+        self._address = None if address is None else normal_address(address)
         self._options = (f"--setopt=timeout={timeout}", "--setopt=retries=2")
         self._offered: dict[str, dict[str, str]] | None = None
         self._addresses: dict[str, str] = {}
@@ -534,7 +579,7 @@ class DnfReader:
     def _counts(self, name: str, repository: str) -> bool:
         if self._address is None or not is_family(name):
             return True
-        return self._addresses.get(repository, "").rstrip("/") == self._address.rstrip("/")
+        return same_address(self._addresses.get(repository, ""), self._address)
 
     def _offers(self) -> dict[str, dict[str, str]]:
         """Repository by version by name. Kernel packages have one more entry per version, as in installed()."""

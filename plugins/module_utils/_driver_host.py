@@ -15,9 +15,8 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import _apt_sources, _dkms, _preflight
+from . import _apt_sources, _dkms, _dnf, _preflight
 from ._apt import AptReader
-from ._dnf import DnfReader
 from ._driver_packages import RefusedError
 from ._driver_plan import Record
 from ._gpu import read_marker
@@ -151,7 +150,7 @@ class DnfHost(_RealHost):
 
     def __init__(self, run: Run, wish: RepositoryWish, timeout: float) -> None:
         super().__init__(run, wish)
-        self._reader = DnfReader(run, wish.url, round(timeout))
+        self._reader = _dnf.DnfReader(run, wish.url, round(timeout))
 
     def installed(self) -> dict[str, Installed]:
         return self._reader.installed()
@@ -161,16 +160,11 @@ class DnfHost(_RealHost):
         return result.stdout.split("\n", 1)[0] if result.rc == 0 else None
 
     def repository(self) -> dict[str, t.Any] | None:
-        key = self._wish.key
-        if key is not None:
-            self.check_key(key)
-        return {
-            "name": "cudahub-nvidia-driver",
-            "baseurl": self._wish.url,
-            "key_url": key.url if key else None,
-            "key_fingerprint": key.fingerprint if key else None,
-            "key_checksum": key.checksum if key else None,
-        }
+        url, key = self._wish.url, self._wish.key
+        if url is None or key is None or _dnf.is_configured(self.files, url):
+            return None
+        self.check_key(key)
+        return _dnf.needed_repository(url, key.url, key.fingerprint, key.checksum)
 
     @contextlib.contextmanager
     def catalogue(self) -> t.Iterator[_DnfCatalogue]:

@@ -100,7 +100,9 @@ log:
   returned: always
   sample: /var/log/cudahub/nvidia_driver.log
 transaction:
-  description: What the package manager did, dependencies included, or would do in check mode. All empty if nothing.
+  description:
+    - What the package manager did, dependencies included, or would do in check mode. All empty if nothing.
+    - With RV(failure), what was tried.
   type: dict
   returned: always
   contains:
@@ -180,6 +182,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_transac
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt import AptReader
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_transaction import AptWriter
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import HostDkms
+from ansible_collections.cudahub.gpu.plugins.module_utils._dnf import DnfReader, DnfWriter
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError, Reader, Result, Writer
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
 from ansible_collections.cudahub.gpu.plugins.module_utils._transaction_log import TransactionLog
@@ -203,6 +206,8 @@ def host_of(module: AnsibleModule) -> _driver_transaction.Host:
     writer: Writer
     if module.get_bin_path("apt-get"):
         reader, writer = AptReader(run), AptWriter(log, run, options["lock_timeout"])
+    elif module.get_bin_path("dnf"):
+        reader, writer = DnfReader(run), DnfWriter(log, run, options["lock_timeout"])
     else:
         module.fail_json(
             msg="This host has no package manager that is supported here: neither apt-get nor dnf is there."

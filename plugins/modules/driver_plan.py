@@ -316,14 +316,22 @@ plan:
       description:
         - What the package manager's sources lack, to be written before the plan is carried out; also if
           RV(plan.satisfied). Null if they lack nothing.
-        - On Enterprise Linux it has C(name), C(baseurl), RV(ignore:key_url), RV(ignore:key_fingerprint) and
-          RV(ignore:key_checksum).
       returned: always
       type: dict
       contains:
+        name:
+          description: The repository's id.
+          returned: with dnf
+          type: str
+          sample: cudahub-nvidia-driver
+        baseurl:
+          description: Its address.
+          returned: with dnf
+          type: str
+          sample: https://mirror.example.org/compute/cuda/repos/rhel9/x86_64/
         path:
           description: The file to write.
-          returned: with apt
+          returned: always
           type: str
           sample: /etc/apt/sources.list.d/cudahub-nvidia-driver.sources
         content:
@@ -366,7 +374,7 @@ plan:
           sample: https://mirror.example.org/compute/cuda/repos/debian13/x86_64/8793F200.pub
         key_path:
           description: Where to put the key; null if the host has it.
-          returned: with apt
+          returned: always
           type: str
           sample: /etc/apt/keyrings/cudahub-nvidia-driver-0218….asc
         key_fingerprint:
@@ -541,7 +549,8 @@ def read_url(url: str, timeout: float) -> bytes:
     except (OSError, ValueError, http.client.HTTPException, UrlConnectionError, SSLValidationError) as error:
         reason = getattr(error, "reason", None) or error
         missing = isinstance(reason, FileNotFoundError) or "No such file" in str(reason)
-        raise RepositoryError("not_found" if missing else "network", url, str(reason)) from error
+        text = getattr(reason, "strerror", None) or str(reason)
+        raise RepositoryError("not_found" if missing else "network", url, text) from error
     return content
 
 
