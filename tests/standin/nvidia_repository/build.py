@@ -381,7 +381,7 @@ def main() -> None:
             for name in distributions
         ]
         repositories.append(
-            (folder / "ppa", foreign(), "LP-PPA-graphics-drivers", "Proprietary GPU Drivers", "key.pub")
+            (repos / "ppa", foreign(), "LP-PPA-graphics-drivers", "Proprietary GPU Drivers", "key.pub")
         )
         for target, packages, origin, label, key_name in repositories:
             shutil.rmtree(target, ignore_errors=True)
