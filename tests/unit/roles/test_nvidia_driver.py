@@ -1,0 +1,344 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What role nvidia_driver makes of options and facts, as far as no host is needed to tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table
+
+# Where the collection that is tested was found: <this>/ansible_collections/cudahub/gpu/plugins/plugin_utils/_table.py
+COLLECTIONS = Path(_table.__file__).parents[5]
+ROLE = COLLECTIONS / "ansible_collections/cudahub/gpu/roles/nvidia_driver"
+NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos"
+
+SYSTEMS = {
+    ("Ubuntu", "22.04"): ("ubuntu2204", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+    ("Ubuntu", "24.04"): ("ubuntu2404", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+    ("Ubuntu", "26.04"): ("ubuntu2604", "60DF8A40.pub", "14BAFBC7562AD710CA04E69905FBB6DA60DF8A40"),
+    ("Debian", "12"): ("debian12", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+    ("Debian", "13"): ("debian13", "8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200"),
+    ("RedHat", "8"): ("rhel8", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
+    ("Rocky", "9"): ("rhel9", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
+    ("AlmaLinux", "10"): ("rhel10", "CDF6BA43.pub", ""),
+}
+ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
+
+GPU = {
+    "driver": {"state": "absent", "installed_version": None},
+    "gpus": [{"pci_bus_id": "00000000:01:00.0", "kernel_driver": None, "problems": []}],
+    "count": 1,
+    "nvswitches": 0,
+    "problems": [],
+    "simulated": False,
+    "pynvml": None,
+}
+PLAN = {"plan": {"satisfied": False, "hold": [], "repository": None, "kernel_module": "open"}}
+
+
+def facts(distribution: str = "Debian", version: str = "12", machine: str = "x86_64") -> dict[str, Any]:
+    """What ansible.builtin.setup says on a system."""
+    return {
+        "distribution": distribution,
+        "distribution_version": version,
+        "distribution_major_version": version.split(".", maxsplit=1)[0],
+        "os_family": "Debian" if distribution in ("Debian", "Ubuntu") else "RedHat",
+        "architecture": machine,
+        "service_mgr": "systemd",
+    }
+
+
+def play(folder: Path, tasks: list[dict[str, Any]], hosts: Mapping[str, Mapping[str, Any]], *arguments: str) -> str:
+    """Run tasks on hosts of the local connection, each with variables and the facts in its variable ``system``."""
+    inventory = {
+        name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "system": facts(), **values}
+        for name, values in hosts.items()
+    }
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": inventory}}), encoding="utf-8")
+    known = {name: f"{{{{ system.{name} }}}}" for name in facts()}
+    first = {"ansible.builtin.set_fact": {**known, "gpu": "{{ gpu_of_host | default({}) }}", "cacheable": True}}
+    playbook = [{"hosts": "all", "gather_facts": False, "tasks": [first, *tasks]}]
+    (folder / "play.yml").write_text(yaml.safe_dump(playbook), encoding="utf-8")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.yml", *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_INJECT_FACT_VARS": "false",
+            "ANSIBLE_FORCE_COLOR": "false",
+            "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert "unreachable=1" not in done.stdout, done.stdout
+    return done.stdout
+
+
+def rendered(
+    folder: Path, names: list[str], hosts: Mapping[str, Mapping[str, Any]], *arguments: str
+) -> dict[str, dict[str, Any]]:
+    """Variables of the role on hosts, as it reads them."""
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
+    values = {name: f"{{{{ _nvidia_driver_{name} }}}}" for name in names}
+    tasks = [
+        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        {"ansible.builtin.include_vars": f"{ROLE}/vars/{{{{ _nvidia_driver_os }}}}.yml"},
+        {"ansible.builtin.set_fact": {"values": values}},
+        {
+            "ansible.builtin.copy": {
+                "content": "{{ values | to_json }}",
+                "dest": f"{folder}/{{{{ inventory_hostname }}}}.json",
+            },
+            "delegate_to": "localhost",
+            "check_mode": False,
+        },
+    ]
+    more = {"gpu_of_host": GPU, "_nvidia_driver_planned": PLAN, "nvidia_driver_reboot_needed": False}
+    output = play(folder, tasks, {name: {**defaults, **more, **host} for name, host in hosts.items()}, *arguments)
+    found = {name: folder / f"{name}.json" for name in hosts}
+    assert all(path.is_file() for path in found.values()), output
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in found.items()}
+
+
+def test_package_source_of_every_system(tmp_path: Path) -> None:
+    cases = {
+        f"{distribution}{version}{machine}": (distribution, version, machine)
+        for distribution, version in SYSTEMS
+        for machine in ARCHITECTURES
+    }
+    names = ["source", "initramfs"]
+    found = rendered(tmp_path, names, {name: {"system": facts(*case)} for name, case in cases.items()})
+    for name, (distribution, version, machine) in cases.items():
+        repository, key, fingerprint = SYSTEMS[distribution, version]
+        url = f"{NVIDIA}/{repository}/{ARCHITECTURES[machine]}/"
+        assert found[name]["source"] == {
+            "url": url,
+            "key_url": f"{url}{key}",
+            "key_fingerprint": fingerprint,
+            "key_checksum": None,
+        }
+        family = facts(distribution)["os_family"]
+        program = {"Debian": "/usr/sbin/update-initramfs", "RedHat": "/usr/bin/dracut"}[family]
+        assert found[name]["initramfs"][0] == program
+
+
+def test_mirrors_and_keys_of_ones_own(tmp_path: Path) -> None:
+    checksum = f"sha256:{'0' * 64}"
+    found = rendered(
+        tmp_path,
+        ["source"],
+        {
+            "mirror": {"nvidia_driver_repository_url": "http://mirror.example.org/cuda//"},
+            "key": {
+                "nvidia_driver_repository_key_url": "file:/srv/key.pub",
+                "nvidia_driver_repository_key_fingerprint": "aaaa bbbb cccc dddd eeee ffff 0000 1111 2222 3333",
+                "nvidia_driver_repository_key_checksum": checksum,
+            },
+            "distro": {
+                "nvidia_driver_source": "distro",
+                "nvidia_driver_distro_url": "http://mirror.example.org/debian",
+            },
+            "own": {"nvidia_driver_source": "distro"},
+        },
+    )
+    mirror = "http://mirror.example.org/cuda/debian12/x86_64/"
+    assert found["mirror"]["source"]["url"] == mirror
+    assert found["mirror"]["source"]["key_url"] == f"{mirror}3bf863cc.pub"
+    assert found["key"]["source"] == {
+        "url": f"{NVIDIA}/debian12/x86_64/",
+        "key_url": "file:/srv/key.pub",
+        "key_fingerprint": "AAAABBBBCCCCDDDDEEEEFFFF0000111122223333",
+        "key_checksum": checksum,
+    }
+    assert found["distro"]["source"] == {"url": "http://mirror.example.org/debian"}
+    assert found["own"]["source"] == {"url": None}
+
+
+def test_local_connection_is_never_rebooted(tmp_path: Path) -> None:
+    hosts: dict[str, dict[str, Any]] = {
+        "local": {"nvidia_driver_reboot": True},
+        "full": {"nvidia_driver_reboot": True, "ansible_connection": "ansible.builtin.local"},
+        "forbidden": {"ansible_connection": "ssh"},
+        "remote": {"ansible_connection": "ssh", "nvidia_driver_reboot": True},
+    }
+    found = rendered(tmp_path, ["may_reboot", "controller"], hosts)
+    assert {name: host["may_reboot"] for name, host in found.items()} == {
+        "local": False,
+        "full": False,
+        "forbidden": False,
+        "remote": True,
+    }
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    assert {host["controller"] for host in found.values()} == {boot_id}
+
+
+MARKER = {"content": "eyJkcml2ZXIiOiB0cnVlfQ=="}  # {"driver": true}
+DRIVERLESS = {"content": "eyJkcml2ZXIiOiBmYWxzZX0="}  # {"driver": false}
+SIMULATED = {**GPU, "simulated": True}
+SATISFIED = {"plan": {**PLAN["plan"], "satisfied": True}}
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_what_is_done_on_which_host(tmp_path: Path, check: bool) -> None:
+    hosts: dict[str, tuple[dict[str, Any], tuple[bool, bool, bool]]] = {
+        "bare": ({}, (True, not check, not check)),
+        "satisfied": ({"_nvidia_driver_planned": SATISFIED}, (True, True, True)),
+        "waiting": ({"_nvidia_driver_planned": SATISFIED, "nvidia_driver_reboot_needed": True}, (True, True, False)),
+        "image": ({"nvidia_driver_kernel": "newest"}, (True, False, False)),
+        "preinstalled": ({"nvidia_driver_source": "preinstalled"}, (False, False, True)),
+        "simulated": ({"gpu_of_host": SIMULATED, "_nvidia_driver_marker": MARKER}, (False, False, True)),
+        "driverless": ({"gpu_of_host": SIMULATED, "_nvidia_driver_marker": DRIVERLESS}, (True, not check, not check)),
+    }
+    found = rendered(
+        tmp_path,
+        ["installs", "loads", "checks"],
+        {name: variables for name, (variables, _expected) in hosts.items()},
+        *(["--check"] if check else []),
+    )
+    assert {name: (host["installs"], host["loads"], host["checks"]) for name, host in found.items()} == {
+        name: expected for name, (_variables, expected) in hosts.items()
+    }
+
+
+def test_reboot_that_facts_tell(tmp_path: Path) -> None:
+    nouveau = [{"kernel_driver": "nouveau", "problems": []}]
+    ok = {"state": "ok", "installed_version": "595.71.05"}
+    cases: dict[str, tuple[dict[str, Any], bool]] = {
+        "mismatch": ({"driver": {"state": "mismatch", "installed_version": None}}, True),
+        "pending": ({"driver": ok, "problems": [{"code": "driver_reload_pending"}]}, True),
+        "nouveau": ({"driver": {**ok, "state": "not_loaded"}, "gpus": nouveau}, True),
+        "bare": ({"gpus": nouveau}, False),
+        "ok": ({"driver": ok}, False),
+    }
+    hosts = {name: {"gpu_of_host": {**GPU, **gpu}} for name, (gpu, _expected) in cases.items()}
+    found = rendered(tmp_path, ["reboot_needed"], hosts)
+    assert {name: host["reboot_needed"] for name, host in found.items()} == {
+        name: expected for name, (_gpu, expected) in cases.items()
+    }
+
+
+def test_gpus_of_virtual_machines_are_not_planned_for(tmp_path: Path) -> None:
+    drivers = ["nvidia", None, "nouveau", "vfio-pci", "pci-stub", "xen-pciback"]
+    gpus = [{"kernel_driver": driver, "problems": []} for driver in drivers]
+    found = rendered(tmp_path, ["planned_gpus"], {"a": {"gpu_of_host": {**GPU, "gpus": gpus}}})
+    assert [gpu["kernel_driver"] for gpu in found["a"]["planned_gpus"]] == ["nvidia", None, "nouveau"]
+
+
+def test_fabric_manager_is_for_switches(tmp_path: Path) -> None:
+    cases = {("auto", 0): False, ("auto", 4): True, ("always", 0): True, ("never", 4): False}
+    hosts = {
+        f"{wish}{switches}": {"nvidia_driver_fabric_manager": wish, "gpu_of_host": {**GPU, "nvswitches": switches}}
+        for wish, switches in cases
+    }
+    found = rendered(tmp_path, ["daemons"], hosts)
+    for host, expected in zip(found.values(), cases.values(), strict=True):
+        names = [daemon["name"] for daemon in host["daemons"]]
+        assert names == ["nvidia-persistenced.service", *(["nvidia-fabricmanager.service"] if expected else [])]
+
+
+def test_unattended_upgrades_leave_exactly_the_held_packages_alone(tmp_path: Path) -> None:
+    plan = {"plan": {**PLAN["plan"], "hold": ["nvidia-driver-cuda", "libfoo++1.2"]}}
+    tasks = [
+        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        {
+            "ansible.builtin.template": {
+                "src": str(ROLE / "templates/unattended-upgrades.j2"),
+                "dest": f"{tmp_path}/out",
+            }
+        },
+    ]
+    output = play(tmp_path, tasks, {"a": {"_nvidia_driver_planned": plan}})
+    assert "failed=0" in output, output
+    text = (tmp_path / "out").read_text(encoding="utf-8")
+    patterns = re.findall(r'^    "(.*)";$', text, re.MULTILINE)
+    names = ["nvidia-driver-cuda", "nvidia-driver-cuda-libs", "xnvidia-driver-cuda", "libfoo++1.2", "libfoo++1x2"]
+    assert [name for name in names if any(re.match(pattern, name) for pattern in patterns)] == plan["plan"]["hold"]
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "minimum": ({"nvidia_driver_minimum_version": "v580"}, "which is not the version of a driver"),
+    "unquoted": ({"nvidia_driver_version": 580.1}, "nvidia_driver_version is '580.1', which is not the version"),
+    "partial": ({"nvidia_driver_version": "580"}, 'write one like "580.159.04", in quotes'),
+    "branch": ({"nvidia_driver_branch": "newest"}, 'write one like "580", or auto'),
+    "differ": (
+        {"nvidia_driver_branch": 595, "nvidia_driver_version": "580.159.04"},
+        "nvidia_driver_version is 580.159.04 and nvidia_driver_branch is 595: leave the branch at auto",
+    ),
+    "kernel": ({"nvidia_driver_kernel": "6.1; reboot"}, "write running, newest, or a release as uname -r has it"),
+    "url": ({"nvidia_driver_repository_url": "mirror/cuda"}, "which is not a URL that begins with https://"),
+    "injected": (
+        {"nvidia_driver_distro_url": "http://a/ b"},
+        "nvidia_driver_distro_url is 'http://a/ b', which is not",
+    ),
+    "checksum": ({"nvidia_driver_repository_key_checksum": "md5:00"}, "write sha256: and 64 hexadecimal digits"),
+    "fingerprint": ({"nvidia_driver_repository_key_fingerprint": "3BF863CC"}, "write its 40 hexadecimal digits"),
+    "lock": (
+        {"nvidia_driver_lock_timeout": -1},
+        "nvidia_driver_lock_timeout is '-1', which is not a number of seconds",
+    ),
+    "reboot": ({"nvidia_driver_reboot_timeout": 0}, "which is not a number of seconds above 0"),
+    "two": (
+        {"nvidia_driver_lock_timeout": -1, "nvidia_driver_branch": "x"},
+        "or auto. nvidia_driver_lock_timeout is '-1'",
+    ),
+    "source": ({"nvidia_driver_source": "runfile"}, "must be one of: nvidia, distro, preinstalled, got: runfile"),
+    "choice": ({"nvidia_driver_kernel_module": "nouveau"}, "must be one of: auto, open, proprietary, got: nouveau"),
+    "machine": (
+        {"system": facts(machine="ppc64le")},
+        "is a machine of architecture ppc64le, for which role nvidia_driver can't install a driver: it supports x86_64",
+    ),
+    "system": ({"system": facts("Debian", "11")}, "runs Debian 11, which role nvidia_driver does not support"),
+}
+FINE: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "number": {"nvidia_driver_branch": 580, "nvidia_driver_version": "580.159.04"},
+    "pinned": {"nvidia_driver_kernel": "6.12.48+deb13-amd64", "nvidia_driver_minimum_version": "580.95"},
+    "other": {"system": facts(machine="ppc64le"), "nvidia_driver_source": "preinstalled"},
+}
+
+
+def test_options_that_can_not_be_right_are_refused_before_anything(tmp_path: Path) -> None:
+    tasks: list[dict[str, Any]] = [
+        {
+            "block": [
+                {"ansible.builtin.include_role": {"name": "cudahub.gpu.nvidia_driver"}},
+            ],
+            "rescue": [
+                {
+                    "ansible.builtin.copy": {
+                        "content": "{{ said.msg ~ said.argument_errors | default('') }}",
+                        "dest": f"{tmp_path}/{{{{ inventory_hostname }}}}.said",
+                    },
+                    "vars": {"said": "{{ ansible_failed_result }}"},
+                }
+            ],
+        }
+    ]
+    hosts = {name: variables for name, (variables, _sentence) in MISTAKES.items()}
+    output = play(tmp_path, tasks, hosts)
+    assert "changed=2" not in output
+    for name, (_variables, sentence) in MISTAKES.items():
+        assert sentence in (tmp_path / f"{name}.said").read_text(encoding="utf-8"), name
+
+
+def test_options_that_are_right_pass(tmp_path: Path) -> None:
+    tasks = [{"ansible.builtin.include_role": {"name": "cudahub.gpu.nvidia_driver", "tasks_from": "preflight"}}]
+    output = play(tmp_path, tasks, FINE)
+    assert output.count("failed=0") == len(FINE), output
