@@ -391,7 +391,7 @@ def current(system: System, source: Source, installed: t.Mapping[str, Installed]
 
 
 def superseded(offer: Offer, installed: t.Mapping[str, Installed], available: Available) -> tuple[str, ...]:
-    """The installed packages of the driver that have no place beside the offer: other branch, other flavour."""
+    """The installed packages of the driver that have no place beside the offer: other source, branch or flavour."""
     wanted = {package.name for package in offer.packages}
     return tuple(
         name
@@ -407,7 +407,7 @@ def _has_no_place(offer: Offer, name: str, version: str, available: Available) -
     prebuilt = _PREBUILT.fullmatch(name)
     if prebuilt:
         return prebuilt.group(1) != offer.branch or bool(prebuilt.group(3)) != (offer.kernel_module == "open")
-    if name.startswith(_PINNING):
+    if name.startswith(_PINNING) or not available.get(name):
         return True
     other = _PROPRIETARY if offer.kernel_module == "open" else _OPEN
     if other.fullmatch(name):
