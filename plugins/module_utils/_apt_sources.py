@@ -351,7 +351,7 @@ def _failure(url: str, reason: str, details: str, key: Key | None) -> Repository
     elif _SIGNATURE.search(reason):
         kind = "signature"
         if key is not None:
-            reason = f"it is not signed by the key {key.fingerprint} that is at {key.url}: {reason}"
+            reason = f"expected is {key.fingerprint}, in the key {key.url}; apt says: {reason}"
     return RepositoryError(kind, url, reason, details)
 
 

@@ -259,6 +259,10 @@ class _Planner:
                     raise
                 unresolved.append((offer, error.message))
                 continue
+            held = self._held_by_others(transaction)
+            if held:
+                unresolved.append((offer, f"held and to be changed: {', '.join(held)}"))
+                continue
             self._take(offer, wanted, transaction)
             self.plan.module_stream = offer.module_stream or getattr(reader, "module_stream", None)
             explanation = _driver_choice.explain(wish, self.gpus, offers, found, offer, unresolved)
@@ -284,10 +288,25 @@ class _Planner:
         plan.hold = family if self.wish.hold else []
         plan.unhold = self._unhold(plan.hold)
         self.refusals += self._other_kernels(transaction)
+        self.outcome.warnings += self._losses(transaction)
         initramfs = _preflight.initramfs_size(self.host.files, self.host.size)
         needs = _preflight.disk_needs(transaction, len(plan.kernels), initramfs)
         self.refusals += _preflight.disk(needs, self.host.space)
         plan.satisfied = transaction.empty and not plan.why and not plan.repair
+
+    def _held_by_others(self, transaction: Transaction) -> list[str]:
+        """The packages that somebody holds, that are not of the driver, and that a transaction would touch."""
+        names = [one.name for one in (*transaction.change, *transaction.remove)]
+        packages = [self.installed[name] for name in names if name in self.installed]
+        return sorted(one.name for one in packages if one.held and not _of_driver(one))
+
+    def _losses(self, transaction: Transaction) -> t.Iterator[Notice]:
+        others = [one.name for one in transaction.remove if not _driver_packages.in_family(one.name, one.version)]
+        if others:
+            yield Notice(
+                "removes_others",
+                f"Packages that are not of the driver would be removed, as they can't stay beside it: {', '.join(others)}",
+            )
 
     def _other_kernels(self, transaction: Transaction) -> t.Iterator[Notice]:
         for package in transaction.install:
