@@ -25,8 +25,32 @@ if t.TYPE_CHECKING:
 MIB = 1 << 20
 GIB = 1 << 30
 MODULES = 150 * MIB
+"""Bytes that the modules of one kernel take."""
 BUILD_TREE = GIB
+"""Bytes that DKMS writes while it builds for a kernel, with room to spare."""
 EFI_VARIABLES = "/sys/firmware/efi/efivars"
+
+RUNFILE_UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+_LIBRARY = re.compile(r"libnvidia-ml\.so\.\d{3,}\.[\d.]+")
+_MODULE = re.compile(r"nvidia\.ko(?:\.\w+)?")
+_MODULE_DIRECTORIES = ("kernel/drivers/video", "extra", "updates")
+_PPA_VERSION = re.compile(r"~gpu\d")
+_OWN_DAEMONS = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine"})
+_COMM_LENGTH = 15
+_REPOSITORY_ADVICE: t.Mapping[str, str] = {
+    "network": "check network, proxy and address, or set nvidia_driver_repository_url to a mirror",
+    "not_found": "check nvidia_driver_repository_url, and that it has this system and architecture",
+    "signature": "it may have been tampered with, or the key has changed: compare "
+    "nvidia_driver_repository_key_fingerprint with what NVIDIA publishes",
+    "checksum": "it may have been tampered with, or it has changed: compare nvidia_driver_repository_key_checksum with "
+    "what NVIDIA publishes",
+}
+_REPOSITORY_TROUBLE: t.Mapping[str, str] = {
+    "network": "can't be reached",
+    "not_found": "does not exist",
+    "signature": "is not signed by the expected key",
+    "checksum": "does not have the expected checksum",
+}
 
 
 @dataclass(frozen=True)
@@ -231,12 +255,6 @@ def _mib(size: int) -> str:
     return f"{-(-size // MIB)} MiB"
 
 
-RUNFILE_UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
-_LIBRARY = re.compile(r"libnvidia-ml\.so\.\d{3,}\.[\d.]+")
-_MODULE = re.compile(r"nvidia\.ko(?:\.\w+)?")
-_MODULE_DIRECTORIES = ("kernel/drivers/video", "extra", "updates")
-
-
 def runfile(files: Files, kernels: t.Sequence[str], owner: t.Callable[[str], str | None]) -> list[Notice]:
     """Refuse a driver that no package brought, as NVIDIA's .run installer leaves it.
 
@@ -308,16 +326,9 @@ def foreign_packages(
     ]
 
 
-_PPA_VERSION = re.compile(r"~gpu\d")
-
-
 def _some(words: t.Sequence[str], most: int = 5) -> str:
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
-
-
-_OWN_DAEMONS = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine"})
-_COMM_LENGTH = 15
 
 
 def gpu_processes(files: Files) -> tuple[Process, ...]:
@@ -370,22 +381,6 @@ def key_fingerprint_missing(system: System, url: str) -> Notice:
         f"The fingerprint of the key {url} for {system} is not known to this collection: look it up and set "
         "nvidia_driver_repository_key_fingerprint",
     )
-
-
-_REPOSITORY_ADVICE: t.Mapping[str, str] = {
-    "network": "check network, proxy and address, or set nvidia_driver_repository_url to a mirror",
-    "not_found": "check nvidia_driver_repository_url, and that it has this system and architecture",
-    "signature": "it may have been tampered with, or the key has changed: compare "
-    "nvidia_driver_repository_key_fingerprint with what NVIDIA publishes",
-    "checksum": "it may have been tampered with, or it has changed: compare nvidia_driver_repository_key_checksum with "
-    "what NVIDIA publishes",
-}
-_REPOSITORY_TROUBLE: t.Mapping[str, str] = {
-    "network": "can't be reached",
-    "not_found": "does not exist",
-    "signature": "is not signed by the expected key",
-    "checksum": "does not have the expected checksum",
-}
 
 
 def repository(kind: ErrorKind, url: str, reason: str) -> Notice:

@@ -1,0 +1,472 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Each thing that forbids to install the driver is told in one sentence, and nothing else is."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _preflight
+from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import Notice, RefusedError, System
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Change, Installed, Package, Transaction
+from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
+from ansible_collections.cudahub.gpu.plugins.module_utils._preflight import GIB, MIB, Need, Process, Space
+from ansible_collections.cudahub.gpu.tests.unit.plugins import driver_repositories as repositories
+from ansible_collections.cudahub.gpu.tests.unit.plugins.driver_repositories import gpus, install, put
+
+KERNEL = "6.1.0-56-amd64"
+DEBIAN, UBUNTU = repositories.by("debian", "12"), repositories.by("ubuntu", "24.04")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> HostFiles:
+    return HostFiles(str(tmp_path))
+
+
+def only(notices: t.Sequence[Notice], code: str) -> str:
+    """The sentence of the only notice, which has this code."""
+    (notice,) = notices
+    assert notice.code == code
+    assert notice.message[0].isupper()
+    assert notice.message[-1] not in ".:;, "
+    assert "\n" not in notice.message
+    return notice.message
+
+
+DEBIAN_RELEASE = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\n# comment\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution", "release"),
+    [
+        (DEBIAN_RELEASE, "debian", "12"),
+        ('ID=debian\nVERSION_ID="13"\n', "debian", "13"),
+        ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n', "ubuntu", "24.04"),
+        ('ID="rhel"\nVERSION_ID="8.10"\n', "rhel", "8"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n', "rhel", "9"),
+        ("ID='almalinux'\nID_LIKE='rhel centos fedora'\nVERSION_ID='10.0'\n", "rhel", "10"),
+    ],
+)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_read_system(
+    tmp_path: Path, files: HostFiles, text: str, distribution: t.Any, release: str, machine: str
+) -> None:
+    put(tmp_path, "/etc/os-release", text)
+    assert _preflight.read_system(files, KERNEL, machine) == System(distribution, release, machine, KERNEL)
+
+
+def test_read_system_from_the_vendors_file(tmp_path: Path, files: HostFiles) -> None:
+    put(tmp_path, "/usr/lib/os-release", DEBIAN_RELEASE)
+    assert _preflight.read_system(files, KERNEL, "x86_64").release == "12"
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "code", "words"),
+    [
+        (
+            'PRETTY_NAME="Debian GNU/Linux 11"\nID=debian\nVERSION_ID="11"',
+            "x86_64",
+            "unknown_os",
+            "Debian GNU/Linux 11 is",
+        ),
+        (
+            'PRETTY_NAME="Ubuntu 24.10"\nID=ubuntu\nVERSION_ID="24.10"',
+            "x86_64",
+            "unknown_os",
+            "Ubuntu 24.10 is none of",
+        ),
+        (
+            'NAME="Linux Mint"\nID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID="22"',
+            "x86_64",
+            "unknown_os",
+            "Linux Mint",
+        ),
+        (
+            'NAME="Fedora Linux"\nID=fedora\nVERSION_ID=43',
+            "x86_64",
+            "unknown_os",
+            "Fedora Linux is none of the systems",
+        ),
+        (
+            'NAME="Amazon Linux"\nID=amzn\nID_LIKE=fedora\nVERSION_ID=2023',
+            "x86_64",
+            "unknown_os",
+            "Amazon Linux is none",
+        ),
+        ("", "x86_64", "unknown_os", "This host, which has no /etc/os-release, is none of the systems"),
+        (DEBIAN_RELEASE, "ppc64le", "unknown_architecture", "architecture ppc64le, only for x86_64 and aarch64"),
+    ],
+)
+def test_unknown_system(tmp_path: Path, files: HostFiles, text: str, machine: str, code: str, words: str) -> None:
+    put(tmp_path, "/etc/os-release", text)
+    with pytest.raises(RefusedError) as refused:
+        _preflight.read_system(files, KERNEL, machine)
+    assert words in only(refused.value.refusals, code)
+
+
+def test_unknown_system_and_architecture(files: HostFiles) -> None:
+    with pytest.raises(RefusedError) as refused:
+        _preflight.read_system(files, KERNEL, "riscv64")
+    assert [one.code for one in refused.value.refusals] == ["unknown_os", "unknown_architecture"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "expected"),
+    [
+        ("/.dockerenv", "", True),
+        ("/run/.containerenv", "", True),
+        ("/run/systemd/container", "lxc", True),
+        ("/proc/1/environ", "HOME=/\0container=docker\0", True),
+        ("/proc/1/environ", "HOME=/\0no_container=docker\0", False),
+        ("/etc/hostname", "gpu1", False),
+    ],
+)
+def test_in_container(tmp_path: Path, files: HostFiles, path: str, content: str, expected: bool) -> None:
+    put(tmp_path, path, content)
+    put(tmp_path, "/etc/os-release", DEBIAN_RELEASE)
+    assert _preflight.read_system(files, KERNEL, "x86_64").container is expected
+
+
+@pytest.mark.parametrize(
+    ("in_container", "kernel", "refused"),
+    [(True, "running", True), (True, "newest", False), (True, KERNEL, False), (False, "running", False)],
+)
+def test_container(in_container: bool, kernel: str, refused: bool) -> None:
+    system = System("debian", "12", "x86_64", KERNEL, container=in_container)
+    found = _preflight.container(system, kernel)
+    assert bool(found) is refused
+    if found:
+        assert f"is a container, and the kernel {KERNEL} that runs it belongs to its host" in only(found, "container")
+
+
+def test_root() -> None:
+    assert _preflight.no_root(0) == []
+    assert "become: true" in only(_preflight.no_root(1000), "no_root")
+
+
+SECURE_BOOT = f"{_preflight.EFI_VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted", "refused"),
+    [
+        (b"\x06\0\0\0\x01", "refuse", True),
+        (b"\x06\0\0\0\x01", "enrolled", False),
+        (b"\x06\0\0\0\0", "refuse", False),
+        (b"\x06\0\0\x01", "refuse", False),
+        (b"", "refuse", False),
+        (None, "refuse", False),
+    ],
+)
+def test_secure_boot(tmp_path: Path, files: HostFiles, content: bytes | None, wanted: str, refused: bool) -> None:
+    put(tmp_path, f"{_preflight.EFI_VARIABLES}/SetupMode-8be4df61", b"\x06\0\0\0\x01")
+    if content is not None:
+        put(tmp_path, SECURE_BOOT, content)
+    found = _preflight.secure_boot(files, wanted)
+    assert bool(found) is refused
+    if found:
+        message = only(found, "secure_boot")
+        assert message.startswith("Secure Boot is on")
+        assert "nvidia_driver_secure_boot to enrolled" in message
+
+
+def test_secure_boot_that_can_not_be_read(tmp_path: Path, files: HostFiles) -> None:
+    (tmp_path / SECURE_BOOT.lstrip("/")).mkdir(parents=True)
+    assert _preflight.secure_boot(files, "refuse") == []
+
+
+def test_headers_on_offer_or_there_are_no_reason(tmp_path: Path, files: HostFiles) -> None:
+    available = {f"linux-headers-{KERNEL}": ("6.1.192-2",)}
+    assert _preflight.headers(DEBIAN, [KERNEL], {}, available, files) == []
+    installed = install(Package(f"linux-headers-{KERNEL}", "6.1.192-2"))
+    assert _preflight.headers(DEBIAN, [KERNEL], installed, {}, files) == []
+    put(tmp_path, f"/lib/modules/{KERNEL}/build/Makefile")
+    assert _preflight.headers(DEBIAN, [KERNEL], {}, {}, files) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "name"),
+    [
+        (DEBIAN, "6.1.0-9-amd64", "linux-headers-6.1.0-9-amd64"),
+        (UBUNTU, "6.8.0-31-generic", "linux-headers-6.8.0-31-generic"),
+        (repositories.by("rhel", "9"), "5.14.0-1.el9.x86_64", "kernel-devel-5.14.0-1.el9.x86_64"),
+    ],
+)
+def test_missing_headers(files: HostFiles, system: System, kernel: str, name: str) -> None:
+    available = {f"linux-headers-{KERNEL}": ("6.1.192-2",), "linux-headers-amd64": ("6.1.192-2",)}
+    installed = install(Package("linux-image-amd64", "6.1.192-2"))
+    message = only(_preflight.headers(system, [kernel], installed, available, files), "headers_missing")
+    assert f"The headers of kernel {kernel}" in message
+    assert f"(package {name})" in message
+
+
+@pytest.mark.parametrize(
+    ("system", "installed", "available", "refused"),
+    [
+        (repositories.by("rhel", "9"), {}, {}, True),
+        (repositories.by("rhel", "9"), {}, {"dkms": ("3.2.2-1.el9",)}, False),
+        (repositories.by("rhel", "9"), install(Package("dkms", "3.2.2-1.el9")), {}, False),
+        (DEBIAN, {}, {}, False),
+    ],
+)
+def test_dkms_of_epel(
+    system: System, installed: dict[str, Installed], available: dict[str, tuple[str, ...]], refused: bool
+) -> None:
+    found = _preflight.dkms_missing(system, installed, available)
+    assert bool(found) is refused
+    if found:
+        assert only(found, "dkms_missing").endswith("enable EPEL")
+
+
+TRANSACTION = Transaction(install=(Package("a", "1"),), download_bytes=400 * MIB, disk_bytes=900 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "kernels", "initramfs", "expected"),
+    [
+        (Transaction(), 1, 40 * MIB, {}),
+        (TRANSACTION, 1, None, {"/usr": 1050 * MIB, "/var": 400 * MIB + GIB}),
+        (TRANSACTION, 2, 40 * MIB, {"/usr": 1200 * MIB, "/var": 400 * MIB + GIB, "/boot": 41 * MIB}),
+        (Transaction(change=(Change("a", "1", "2"),), disk_bytes=-MIB), 1, None, {"/usr": 150 * MIB, "/var": GIB}),
+        (Transaction(remove=(Package("a", "1"),)), 1, None, {"/usr": 150 * MIB, "/var": GIB}),
+    ],
+)
+def test_disk_needs(transaction: Transaction, kernels: int, initramfs: int | None, expected: dict[str, int]) -> None:
+    assert {need.path: need.size for need in _preflight.disk_needs(transaction, kernels, initramfs)} == expected
+
+
+def test_initramfs_size(tmp_path: Path, files: HostFiles) -> None:
+    def size(path: str) -> int:
+        return Path(path).stat().st_size
+
+    assert _preflight.initramfs_size(files, size) is None
+    for name, length in (("initrd.img-6.1.0-50-amd64", 30), ("initramfs-5.14.0.img", 40), ("vmlinuz-6.1.0", 90)):
+        put(tmp_path, f"/boot/{name}", bytes(length))
+    assert _preflight.initramfs_size(files, size) == 40
+
+
+NEEDS = (
+    Need("/usr", 600 * MIB, "the driver's files"),
+    Need("/var", 500 * MIB, "the build"),
+    Need("/boot", 41 * MIB + 1, "the new initramfs"),
+)
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        ({"/usr": (1, 600), "/var": (2, 500), "/boot": (3, 42)}, []),
+        ({"/usr": (1, 1100), "/var": (1, 1100), "/boot": (3, 42)}, []),
+        (
+            {"/usr": (1, 600), "/var": (2, 500), "/boot": (3, 41)},
+            ["The disk of /boot has 41 MiB free, and 42 MiB are needed (the new initramfs 42 MiB): make room there"],
+        ),
+        (
+            {"/usr": (1, 1000), "/var": (1, 1000), "/boot": (3, 42)},
+            [
+                (
+                    "The disk of /usr and /var has 1000 MiB free, and 1100 MiB are needed (the driver's files 600 MiB, "
+                    "the build 500 MiB): make room there"
+                )
+            ],
+        ),
+        (
+            {"/usr": (1, 0), "/var": (2, 12), "/boot": (3, 42)},
+            [
+                "The disk of /usr has 0 MiB free, and 600 MiB are needed (the driver's files 600 MiB): make room there",
+                "The disk of /var has 12 MiB free, and 500 MiB are needed (the build 500 MiB): make room there",
+            ],
+        ),
+    ],
+)
+def test_disk(free: dict[str, tuple[int, int]], expected: list[str]) -> None:
+    def space(path: str) -> Space:
+        device, mib = free[path]
+        return Space(device, mib * MIB)
+
+    assert _preflight.disk(NEEDS, space) == [Notice("disk", message) for message in expected]
+
+
+class TestRunfile:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/usr/bin/nvidia-uninstall",
+            "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.159.04",
+            "/usr/lib64/libnvidia-ml.so.550.163.01",
+            f"/lib/modules/{KERNEL}/kernel/drivers/video/nvidia.ko",
+            f"/lib/modules/{KERNEL}/updates/nvidia.ko.xz",
+        ],
+    )
+    def test_a_file_of_no_package(self, tmp_path: Path, files: HostFiles, path: str) -> None:
+        put(tmp_path, path)
+        message = only(_preflight.runfile(files, [KERNEL], lambda _path: None), "foreign_runfile")
+        assert f"({path} belongs to no package)" in message
+        assert "nvidia_driver_source to preinstalled" in message
+
+    def test_a_file_of_a_package(self, tmp_path: Path, files: HostFiles) -> None:
+        put(tmp_path, "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.159.04")
+        assert _preflight.runfile(files, [KERNEL], lambda _path: "libnvidia-ml1") == []
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+            "/usr/local/lib/gpu-simulator/libnvidia-ml.so.580.159.04",
+            f"/lib/modules/{KERNEL}/kernel/drivers/video/fbdev/nvidia/nvidiafb.ko",
+            "/lib/modules/6.1.0-1-amd64/updates/nvidia.ko",
+        ],
+    )
+    def test_other_files(self, tmp_path: Path, files: HostFiles, path: str) -> None:
+        put(tmp_path, path)
+        assert _preflight.runfile(files, [KERNEL], lambda _path: None) == []
+
+    def test_a_module_that_dkms_has_built(self, tmp_path: Path, files: HostFiles) -> None:
+        put(tmp_path, f"/lib/modules/{KERNEL}/extra/nvidia.ko.xz")
+        put(tmp_path, "/var/lib/dkms/nvidia/580.159.04/source/dkms.conf")
+        assert _preflight.runfile(files, [KERNEL], lambda _path: None) == []
+
+
+PPA = "http://ppa.example/graphics-drivers/ppa/ubuntu"
+
+
+class TestForeignPackages:
+    available = repositories.nvidia(UBUNTU)
+
+    def refusals(
+        self, *packages: Package, origins: t.Mapping[str, str] | None = None, ours: t.Collection[str] = ()
+    ) -> list[Notice]:
+        """What is said of these installed packages."""
+
+        def origin(package: Package) -> str | None:
+            return (origins or {}).get(package.name)
+
+        return _preflight.foreign_packages("nvidia", install(*packages), self.available, origin, ours)
+
+    def test_own_and_others(self) -> None:
+        assert (
+            self.refusals(
+                Package("nvidia-dkms-580", "580.159.04-0ubuntu1"),
+                Package("nvidia-container-toolkit", "1.17.0-1"),
+                Package("nvidia-cuda-toolkit", "12.4.131~12.4.1-2"),
+                Package("bash", "5.2-1"),
+            )
+            == []
+        )
+
+    def test_a_ppa(self) -> None:
+        names = ("nvidia-utils-580", "libnvidia-compute-580")
+        packages = [Package(name, "580.95.05-0ubuntu0~gpu24.04.1") for name in names]
+        message = only(self.refusals(*packages, origins=dict.fromkeys(names, PPA)), "foreign_packages")
+        assert f"from {PPA}, that are not of nvidia_driver_source nvidia: libnvidia-compute-580 580.95.05" in message
+        assert "nvidia-utils-580 580.95.05-0ubuntu0~gpu24.04.1: remove them first" in message
+        assert "nvidia_driver_source to preinstalled" in message
+
+    def test_a_ppa_that_is_no_longer_configured(self) -> None:
+        package = Package("nvidia-utils-580", "580.95.05-0ubuntu0~gpu24.04.1")
+        assert "from the PPA graphics-drivers" in only(self.refusals(package), "foreign_packages")
+
+    def test_another_source_by_name(self) -> None:
+        package = Package("nvidia-utils-580-server", "580.126.09-0ubuntu0.24.04.1")
+        assert "are installed, that are not of" in only(self.refusals(package), "foreign_packages")
+
+    def test_modules_that_ubuntu_has_built(self) -> None:
+        name = "linux-modules-nvidia-580-server-6.8.0-90-generic"
+        assert name in only(self.refusals(Package(name, "6.8.0-90.91")), "foreign_packages")
+
+    def test_a_version_that_is_no_longer_offered(self) -> None:
+        assert self.refusals(Package("nvidia-utils-580", "580.65.06-0ubuntu1")) == []
+
+    def test_ours(self) -> None:
+        package = Package("nvidia-utils-580-server", "580.126.09-0ubuntu0.24.04.1")
+        assert self.refusals(package, ours={package.name}) == []
+
+    def test_removed_ones(self) -> None:
+        left = {"nvidia-utils-570": Installed("nvidia-utils-570", "570.1.2-1", "config-files", held=False)}
+        assert _preflight.foreign_packages("nvidia", left, self.available, lambda _package: None) == []
+
+    def test_many_are_not_all_named(self) -> None:
+        packages = [Package(f"libnvidia-part{number}-570", "570.1.2-1") for number in range(8)]
+        assert "libnvidia-part4-570 570.1.2-1 and 3 more: remove" in only(self.refusals(*packages), "foreign_packages")
+
+    def test_one_sentence_for_each_origin(self) -> None:
+        packages = [Package("nvidia-utils-570", "570.1.2-1"), Package("akmod-nvidia", "3:580.95.05-1")]
+        found = self.refusals(*packages, origins={"nvidia-utils-570": PPA})
+        assert [one.code for one in found] == ["foreign_packages"] * 2
+
+
+def add_process(root: Path, pid: int, name: str, *targets: str) -> None:
+    """A process in a made-up /proc."""
+    put(root, f"/proc/{pid}/comm", f"{name}\n")
+    (root / f"proc/{pid}/fd").mkdir()
+    for number, target in enumerate(targets):
+        (root / f"proc/{pid}/fd/{number}").symlink_to(target)
+
+
+def test_gpu_processes(tmp_path: Path, files: HostFiles) -> None:
+    add_process(tmp_path, 1, "systemd", "/dev/null", "socket:[1]")
+    add_process(tmp_path, 4321, "python3", "/dev/null", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia1")
+    add_process(tmp_path, 99, "Xorg", "/dev/nvidia-modeset", "/dev/nvidiactl")
+    add_process(tmp_path, 77, "nvidia-persistenced"[:15], "/dev/nvidia0")
+    add_process(tmp_path, 78, "nv-fabricmanager"[:15], "/dev/nvidia-nvswitchctl")
+    add_process(tmp_path, 79, "nv-hostengine", "/dev/nvidia0")
+    put(tmp_path, "/proc/uptime", "1 1")
+    assert _preflight.gpu_processes(files) == (
+        Process(99, "Xorg", "/dev/nvidia-modeset"),
+        Process(4321, "python3", "/dev/nvidia1"),
+    )
+
+
+def test_processes_that_end_meanwhile(tmp_path: Path, files: HostFiles) -> None:
+    add_process(tmp_path, 5, "gone", "/dev/nvidia0")
+    (tmp_path / "proc/5/comm").unlink()
+    put(tmp_path, "/proc/6/stat")
+    assert _preflight.gpu_processes(files) == (Process(5, "unknown", "/dev/nvidia0"),)
+
+
+def test_processes() -> None:
+    assert _preflight.processes((), gpus("Hopper", "Hopper")) == []
+    found = (Process(99, "Xorg", "/dev/nvidia-modeset"), Process(4321, "python3", "/dev/nvidia1"))
+    message = only(_preflight.processes(found, gpus("Hopper")), "processes")
+    assert "in use by Xorg (process 99, /dev/nvidia-modeset), python3 (process 4321, /dev/nvidia1): end them" in message
+    assert "nvidia_driver_ignore_processes" in message
+
+
+def test_processes_that_only_nvml_sees() -> None:
+    cards = [{**one, "processes": number} for number, one in enumerate(gpus("Hopper", "Hopper", "Hopper"))]
+    message = only(_preflight.processes((), cards), "processes")
+    assert "in use by 1 process on GPU 00000000:02:00.0, 2 processes on GPU 00000000:03:00.0: end them" in message
+
+
+def test_key_without_known_fingerprint() -> None:
+    system = repositories.by("rhel", "10")
+    notice = _preflight.key_fingerprint_missing(system, "https://mirror.example/CDF6BA43.pub")
+    message = only([notice], "key_fingerprint_missing")
+    assert "https://mirror.example/CDF6BA43.pub for Enterprise Linux 10 on x86_64" in message
+    assert message.endswith("set nvidia_driver_repository_key_fingerprint")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("network", "can't be reached (REASON): check network, proxy and address, or set nvidia_driver_repository_url"),
+        ("not_found", "does not exist (REASON): check nvidia_driver_repository_url"),
+        ("signature", "is not signed by the expected key (REASON): it may have been tampered with"),
+        ("checksum", "does not have the expected checksum (REASON): it may have been tampered with"),
+        ("package_manager", "can't be used (REASON): look at the reason"),
+    ],
+)
+def test_repository(kind: t.Any, words: str) -> None:
+    notice = _preflight.repository(kind, "https://mirror.example/repos/", "REASON")
+    assert f"The repository https://mirror.example/repos/ {words}" in only([notice], "repository")
+
+
+def test_lock() -> None:
+    message = only([_preflight.lock("process 1234 (unattended-upgr)", 300.0)], "lock")
+    assert "did not become free within 300 s, held by process 1234 (unattended-upgr): wait for its end" in message
+    assert "within 1.5 s: wait" in only([_preflight.lock(None, 1.5)], "lock")
