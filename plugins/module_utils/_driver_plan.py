@@ -17,7 +17,7 @@ from ._packages import PackageError, Transaction
 if t.TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from ._driver_packages import Available, Current, Gpus, Offer, System, Wish
+    from ._driver_packages import Available, Current, Gpus, Offer, Source, System, Wish
     from ._packages import Installed, Package, Reader
     from ._pci import Files
 
@@ -175,7 +175,7 @@ class _Planner:
             self.installed = host.installed()
             self.plan.repository = host.repository()
         except PackageError as error:
-            self.refusals.append(_repository_refusal(error))
+            self.refusals.append(_repository_refusal(self.wish.source, error))
             return
         except RefusedError as error:
             self.refusals += error.refusals
@@ -192,7 +192,7 @@ class _Planner:
             with host.catalogue() as catalogue:
                 self._plan(found, catalogue)
         except PackageError as error:
-            self.refusals.append(_repository_refusal(error))
+            self.refusals.append(_repository_refusal(self.wish.source, error))
         except RefusedError as error:
             self.refusals += [one for one in error.refusals if one not in self.refusals]
 
@@ -272,7 +272,7 @@ class _Planner:
                 self.plan.ways_out += _driver_choice.ways_out(wish, self.gpus, offers, offer, kernels[-1])
             return
         self.refusals.append(_driver_choice.unresolvable(wish, unresolved))
-        self.refusals += [_repository_refusal(error) for error in catalogue.unread]
+        self.refusals += [_repository_refusal(self.wish.source, error) for error in catalogue.unread]
 
     def _take(self, offer: Offer, wanted: t.Sequence[Package], transaction: Transaction) -> None:
         plan = self.plan
@@ -296,7 +296,7 @@ class _Planner:
 
     def _held_by_others(self, transaction: Transaction) -> list[str]:
         """The packages that somebody holds, that are not of the driver, and that a transaction would touch."""
-        names = [one.name for one in (*transaction.change, *transaction.remove)]
+        names = [*(one.name for one in transaction.change), *(one.name for one in transaction.remove)]
         packages = [self.installed[name] for name in names if name in self.installed]
         return sorted(one.name for one in packages if one.held and not _of_driver(one))
 
@@ -305,7 +305,7 @@ class _Planner:
         if others:
             yield Notice(
                 "removes_others",
-                f"Packages that are not of the driver would be removed, as they can't stay beside it: {', '.join(others)}",
+                f"Other packages would be removed, as they can't stay beside this driver: {', '.join(others)}",
             )
 
     def _other_kernels(self, transaction: Transaction) -> t.Iterator[Notice]:
@@ -358,10 +358,10 @@ def _of_driver(package: Installed) -> bool:
     return _driver_packages.in_family(package.name, package.version)
 
 
-def _repository_refusal(error: PackageError) -> Notice:
+def _repository_refusal(source: Source, error: PackageError) -> Notice:
     url, reason = getattr(error, "url", None), getattr(error, "reason", None)
     if url is not None and reason is not None:
-        return _preflight.repository(error.kind, url, reason)
+        return _preflight.repository(error.kind, url, reason, source)
     return Notice("repository", error.message)
 
 

@@ -383,10 +383,16 @@ def key_fingerprint_missing(system: System, url: str) -> Notice:
     )
 
 
-def repository(kind: ErrorKind, url: str, reason: str) -> Notice:
+_ARCHIVE_ADVICE: t.Mapping[str, str] = {
+    "network": "check network, proxy and the host's package sources, or set nvidia_driver_distro_url to a mirror",
+    "not_found": "check nvidia_driver_distro_url and the host's package sources",
+}
+
+
+def repository(kind: ErrorKind, url: str, reason: str, source: Source = "nvidia") -> Notice:
     """The refusal of a repository or key that does not answer as it should."""
     trouble = _REPOSITORY_TROUBLE.get(kind, "can't be used")
-    advice = _REPOSITORY_ADVICE.get(kind, "look at the reason")
+    advice = (_REPOSITORY_ADVICE if source == "nvidia" else _ARCHIVE_ADVICE).get(kind, "look at the reason")
     return Notice("repository", f"The repository {url} {trouble} ({reason}): {advice}")
 
 
