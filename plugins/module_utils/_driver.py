@@ -77,13 +77,16 @@ def loaded(files: Files) -> tuple[str | None, KernelModule | None]:
 
 def library_version(files: Files) -> str | None:
     """The newest version that a file libnvidia-ml.so.VERSION in a library directory carries."""
-    found = set()
-    for directory in (*LIBRARY_DIRS, *_configured_directories(files)):
-        for name in files.names(directory):
-            match = _LIBRARY.match(name)
-            if match:
-                found.add(match.group(1))
-    return newest(found)
+    return newest(version for _path, version in libraries(files))
+
+
+def libraries(files: Files) -> tuple[tuple[str, str], ...]:
+    """Path and version of every file libnvidia-ml.so.VERSION in a library directory."""
+    directories = dict.fromkeys((*LIBRARY_DIRS, *_configured_directories(files)))
+    found = (
+        (f"{directory}/{name}", _LIBRARY.match(name)) for directory in directories for name in files.names(directory)
+    )
+    return tuple((path, match.group(1)) for path, match in found if match)
 
 
 def _configured_directories(files: Files) -> t.Iterator[str]:

@@ -169,10 +169,12 @@ class _Planner:
         self.refusals += _preflight.no_root(host.uid)
         self.refusals += _preflight.container(system, self.request.kernel)
         self.refusals += _preflight.secure_boot(host.machine_files, self.request.secure_boot)
-        self.refusals += _preflight.runfile(host.files, self._kernels({}), host.owner)
         self.refusals += _driver_choice.check_wish(system, self.wish, self.gpus)
         try:
             self.installed = host.installed()
+            self.refusals += _preflight.runfile(
+                host.files, host.machine_files, self._kernels({}), self.installed, host.owner
+            )
             self.plan.repository = host.repository()
         except PackageError as error:
             self.refusals.append(_repository_refusal(self.wish.source, error))

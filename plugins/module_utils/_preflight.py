@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._driver import DKMS, LIBRARY_DIRS
+from ._driver import DKMS, libraries, loaded
 from ._driver_choice import unknown_architecture, unknown_os
 from ._driver_packages import ARCHITECTURES, NAMES, SUPPORTED, Notice, RefusedError, System, in_family
 from ._kernel_headers import has_headers, header_packages
@@ -30,8 +30,8 @@ BUILD_TREE = GIB
 """Bytes that DKMS writes while it builds for a kernel, with room to spare."""
 EFI_VARIABLES = "/sys/firmware/efi/efivars"
 
+SIMULATOR_LIBRARIES = "/usr/local/lib/gpu-simulator/"
 RUNFILE_UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
-_LIBRARY = re.compile(r"libnvidia-ml\.so\.\d{3,}\.[\d.]+")
 _MODULE = re.compile(r"nvidia\.ko(?:\.\w+)?")
 _MODULE_DIRECTORIES = ("kernel/drivers/video", "extra", "updates")
 _PPA_VERSION = re.compile(r"~gpu\d")
@@ -255,33 +255,42 @@ def _mib(size: int) -> str:
     return f"{-(-size // MIB)} MiB"
 
 
-def runfile(files: Files, kernels: t.Sequence[str], owner: t.Callable[[str], str | None]) -> list[Notice]:
-    """Refuse a driver that no package brought, as NVIDIA's .run installer leaves it.
+def runfile(
+    files: Files,
+    machine: Files,
+    kernels: t.Sequence[str],
+    installed: t.Mapping[str, Installed],
+    owner: t.Callable[[str], str | None],
+) -> list[Notice]:
+    """Refuse a driver that no package brought, as NVIDIA's .run installer and images of machines leave it.
 
-    ``owner`` names the package that a file belongs to. Modules in ``updates/dkms`` and ``extra`` belong to none, but
-    have their source in ``/var/lib/dkms``.
+    ``owner`` names the package that a file belongs to. What is loaded is seen in ``machine``.
     """
-    found = [path for path in _candidates(files, kernels) if owner(path) is None]
-    if not found:
-        return []
+    found = next((path for path in _driver_files(files, kernels) if owner(path) is None), None)
+    where, advice = f"{found} belongs to no package", "run nvidia-uninstall first"
+    if found is None:
+        version, _flavour = loaded(machine)
+        packages = (one for one in installed.values() if one.present and in_family(one.name, one.version))
+        if version is None or next(packages, None) is not None:
+            return []
+        where = f"{version} is loaded, and no package of a driver is installed"
+        advice = "remove it and reboot (reboot only, if its packages have just been removed)"
     return [
         Notice(
             "foreign_runfile",
-            f"A driver from NVIDIA's .run installer is on this host ({found[0]} belongs to no package), and would get "
-            "mixed with the packages: run nvidia-uninstall first, or set nvidia_driver_source to preinstalled to keep "
-            "it",
+            f"A driver that no package brought, from NVIDIA's .run installer or the machine's image, is on this host "
+            f"({where}), and would get mixed with the packages: {advice}, or set nvidia_driver_source to preinstalled "
+            "to keep it",
         )
     ]
 
 
-def _candidates(files: Files, kernels: t.Sequence[str]) -> t.Iterator[str]:
-    for path in RUNFILE_UNINSTALLERS:
-        if files.exists(path):
+def _driver_files(files: Files, kernels: t.Sequence[str]) -> t.Iterator[str]:
+    """The files that tell a driver. A module that DKMS has built belongs to no package, and has its source there."""
+    yield from (path for path in RUNFILE_UNINSTALLERS if files.exists(path))
+    for path, _version in libraries(files):
+        if files.target(path) is None and not path.startswith(SIMULATOR_LIBRARIES):
             yield path
-    for directory in LIBRARY_DIRS:
-        for name in files.names(directory):
-            if _LIBRARY.fullmatch(name):
-                yield f"{directory}/{name}"
     if any(name.startswith("nvidia") for name in files.names(DKMS)):
         return
     for kernel in kernels:

@@ -18,6 +18,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
 from ansible_collections.cudahub.gpu.plugins.module_utils._preflight import GIB, MIB, Need, Process, Space
 from ansible_collections.cudahub.gpu.tests.unit.plugins import driver_repositories as repositories
 from ansible_collections.cudahub.gpu.tests.unit.plugins.driver_repositories import gpus, install, put
+from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import load_module
 
 KERNEL = "6.1.0-56-amd64"
 DEBIAN, UBUNTU = repositories.by("debian", "12"), repositories.by("ubuntu", "24.04")
@@ -293,25 +294,34 @@ def test_disk(free: dict[str, tuple[int, int]], expected: list[str]) -> None:
 
 
 class TestRunfile:
+    def refusals(
+        self, root: Path, owner: str | None = None, installed: dict[str, Installed] | None = None
+    ) -> list[Notice]:
+        """What is said of the driver on this host, whose files belong to the owner."""
+        files, machine = HostFiles(str(root)), HostFiles(str(root / "machine"))
+        return _preflight.runfile(files, machine, [KERNEL], installed or {}, lambda _path: owner)
+
     @pytest.mark.parametrize(
         "path",
         [
             "/usr/bin/nvidia-uninstall",
             "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.159.04",
             "/usr/lib64/libnvidia-ml.so.550.163.01",
+            "/usr/local/nvidia/lib64/libnvidia-ml.so.580.159.04",
             f"/lib/modules/{KERNEL}/kernel/drivers/video/nvidia.ko",
             f"/lib/modules/{KERNEL}/updates/nvidia.ko.xz",
         ],
     )
-    def test_a_file_of_no_package(self, tmp_path: Path, files: HostFiles, path: str) -> None:
+    def test_a_file_of_no_package(self, tmp_path: Path, path: str) -> None:
+        put(tmp_path, "/etc/ld.so.conf.d/nvidia.conf", "/usr/local/nvidia/lib64\n")
         put(tmp_path, path)
-        message = only(_preflight.runfile(files, [KERNEL], lambda _path: None), "foreign_runfile")
+        message = only(self.refusals(tmp_path), "foreign_runfile")
         assert f"({path} belongs to no package)" in message
         assert "nvidia_driver_source to preinstalled" in message
 
-    def test_a_file_of_a_package(self, tmp_path: Path, files: HostFiles) -> None:
+    def test_a_file_of_a_package(self, tmp_path: Path) -> None:
         put(tmp_path, "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.159.04")
-        assert _preflight.runfile(files, [KERNEL], lambda _path: "libnvidia-ml1") == []
+        assert self.refusals(tmp_path, "libnvidia-ml1") == []
 
     @pytest.mark.parametrize(
         "path",
@@ -322,14 +332,31 @@ class TestRunfile:
             "/lib/modules/6.1.0-1-amd64/updates/nvidia.ko",
         ],
     )
-    def test_other_files(self, tmp_path: Path, files: HostFiles, path: str) -> None:
+    def test_other_files(self, tmp_path: Path, path: str) -> None:
+        put(tmp_path, "/etc/ld.so.conf.d/gpu-simulator.conf", "/usr/local/lib/gpu-simulator\n")
         put(tmp_path, path)
-        assert _preflight.runfile(files, [KERNEL], lambda _path: None) == []
+        assert self.refusals(tmp_path) == []
 
-    def test_a_module_that_dkms_has_built(self, tmp_path: Path, files: HostFiles) -> None:
+    def test_a_link_of_the_alternatives(self, tmp_path: Path) -> None:
+        directory = put(tmp_path, "/usr/lib/x86_64-linux-gnu/libc.so.6").parent
+        (directory / "libnvidia-ml.so.550.163.01").symlink_to("/etc/alternatives/libnvidia-ml")
+        assert self.refusals(tmp_path) == []
+
+    def test_a_module_that_dkms_has_built(self, tmp_path: Path) -> None:
         put(tmp_path, f"/lib/modules/{KERNEL}/extra/nvidia.ko.xz")
         put(tmp_path, "/var/lib/dkms/nvidia/580.159.04/source/dkms.conf")
-        assert _preflight.runfile(files, [KERNEL], lambda _path: None) == []
+        assert self.refusals(tmp_path) == []
+
+    def test_a_loaded_driver_that_no_package_brought(self, tmp_path: Path) -> None:
+        load_module(tmp_path / "machine")
+        message = only(self.refusals(tmp_path), "foreign_runfile")
+        assert "(580.159.04 is loaded, and no package of a driver is installed)" in message
+        others = install(Package("nvidia-container-toolkit", "1.18.1-1"))
+        assert self.refusals(tmp_path, installed=others) != []
+
+    def test_a_loaded_driver_of_packages(self, tmp_path: Path) -> None:
+        load_module(tmp_path / "machine")
+        assert self.refusals(tmp_path, installed=install(Package("nvidia-dkms-580", "580.95.05-0ubuntu1"))) == []
 
 
 PPA = "http://ppa.example/graphics-drivers/ppa/ubuntu"
