@@ -407,9 +407,9 @@ def repository(kind: ErrorKind, url: str, reason: str, source: Source = "nvidia"
 
 def lock(holder: str | None, seconds: float) -> Notice:
     """The refusal when the package manager's lock did not become free."""
+    by = f", held by {holder}" if holder else ""
     return Notice(
         "lock",
-        f"The package manager's lock did not become free within {seconds:g} "
-        f"s{f', held by {holder}' if holder else ''}: wait for its end and run this again, or set "
-        "nvidia_driver_lock_timeout higher",
+        f"The package manager's lock did not become free within {seconds:g} s{by}: wait for its end and run this again, "
+        "or set nvidia_driver_lock_timeout higher",
     )

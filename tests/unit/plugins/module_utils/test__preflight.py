@@ -493,6 +493,11 @@ def test_repository(kind: t.Any, words: str) -> None:
     assert f"The repository https://mirror.example/repos/ {words}" in only([notice], "repository")
 
 
+def test_mirror_of_the_distribution() -> None:
+    notice = _preflight.repository("network", "https://mirror.example/debian/", "REASON", "distro")
+    assert "nvidia_driver_distro_url" in only([notice], "repository")
+
+
 def test_lock() -> None:
     message = only([_preflight.lock("process 1234 (unattended-upgr)", 300.0)], "lock")
     assert "did not become free within 300 s, held by process 1234 (unattended-upgr): wait for its end" in message
