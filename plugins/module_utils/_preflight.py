@@ -410,6 +410,6 @@ def lock(holder: str | None, seconds: float) -> Notice:
     by = f", held by {holder}" if holder else ""
     return Notice(
         "lock",
-        f"The package manager's lock did not become free within {seconds:g} s{by}: wait for its end and run this again, "
-        "or set nvidia_driver_lock_timeout higher",
+        f"The package manager's lock did not become free within {seconds:g} s{by}: wait for its end and run this "
+        "again, or set nvidia_driver_lock_timeout higher",
     )
