@@ -256,6 +256,12 @@ def unresolvable_reason(result: Result) -> str:
     return "; ".join(reasons[:3]) + (f"; and {len(reasons) - 3} more" if len(reasons) > 3 else "")
 
 
+def first_error(result: Result) -> str:
+    """The first error that apt printed, without its mark, as the later ones follow from it."""
+    match = re.search(r"^E: (.*)$", result.stderr, re.MULTILINE)
+    return match[1] if match else last_line(result)
+
+
 def last_line(result: Result) -> str:
     """The last error that a command printed, without its mark."""
     lines = [line.strip() for line in (result.stderr or result.stdout).splitlines() if line.strip()]

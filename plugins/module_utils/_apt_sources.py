@@ -19,7 +19,7 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ._apt import ENVIRONMENT, last_line
+from ._apt import ENVIRONMENT, first_error
 from ._packages import PackageError
 
 if t.TYPE_CHECKING:
@@ -51,7 +51,8 @@ _ONE_LINE = re.compile(r"^deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?
 _OPTION_NAMES = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
 _ALIASES = ("stable", "oldstable")
 _SIGNATURE = re.compile(
-    r"signature|signer|sqv|gpgv|NO_PUBKEY|GOODSIG|public key|not signed|NODATA|expired|valid yet", re.IGNORECASE
+    r"Missing key|signature|signer|sqv|gpgv|NO_PUBKEY|GOODSIG|public key|not signed|NODATA|expired|valid yet",
+    re.IGNORECASE,
 )
 _NOT_FOUND = re.compile(r"\b404\b|not found|does not have a Release file|No such file")
 _CHECKSUM = re.compile(r"Hash Sum mismatch|unexpected size")
@@ -260,7 +261,7 @@ def private_apt(
         failures = parse_failures(result.stdout + "\n" + result.stderr, repository.key if repository else None)
         if result.rc and not failures:
             raise PackageError(
-                "package_manager", f"apt can't read its sources: {last_line(result)}", result.stdout + result.stderr
+                "package_manager", f"apt can't read its sources: {first_error(result)}", result.stdout + result.stderr
             )
         needed = {address(uri) for entry in (repository.entries if repository else ()) for uri in entry.uris}
         for failure in failures:
