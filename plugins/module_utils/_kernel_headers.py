@@ -32,7 +32,7 @@ def header_names(system: System, kernels: t.Sequence[str] | None) -> re.Pattern[
 def newest_kernel(system: System, installed: t.Mapping[str, Installed], available: Available) -> str | None:
     """The release of the newest kernel that is installed, else of that whose headers the system would install."""
     if system.distribution == "rhel":
-        present = [installed[name].version for name in ("kernel-core", "kernel") if name in installed]
+        present = [installed[name].version for name in ("kernel-core", "kernel", "kernel-devel") if name in installed]
         versions = present or list(available.get("kernel-devel", ()))[:1]
         return f"{_without_epoch(versions[0])}.{system.architecture}" if versions else None
     for prefix in ("linux-image-", "linux-headers-"):
