@@ -209,14 +209,14 @@ class _Planner:
         kernels = self._kernels({})
         if not kernels:
             reasons.append("No kernel is installed yet")
-        for kernel in kernels:
-            states = [build for build in self.host.builds() if build.kernel == kernel]
-            if not any(build.is_installed for build in _dkms.of_driver(states, found.version)):
-                reasons.append(f"DKMS has no module of {found.version} installed for kernel {kernel}")
-        loose = [name for name in self._family(found) if not self.installed[name].held]
+        built = {build.kernel for build in _dkms.of_driver(self.host.builds(), found.version) if build.is_installed}
+        lacking = [kernel for kernel in kernels if kernel not in built]
+        reasons += [f"DKMS has no module of {found.version} installed for kernel {kernel}" for kernel in lacking]
+        family = [package.name for package in found.packages]
+        loose = [name for name in family if not self.installed[name].held]
         if self.wish.hold and loose:
             reasons.append(f"Not held: {', '.join(loose)}")
-        unwanted = self._unhold([] if not self.wish.hold else self._family(found))
+        unwanted = self._unhold(family if self.wish.hold else [])
         if unwanted:
             reasons.append(f"Still held: {', '.join(unwanted)}")
         return reasons
@@ -227,7 +227,7 @@ class _Planner:
         self.plan.branch, self.plan.version, self.plan.kernel_module = found.branch, found.version, found.kernel_module
         self.plan.kernels = self._kernels({})
         self.plan.packages = [asdict(package) for package in found.packages]
-        self.plan.hold = self._family(found) if self.wish.hold else []
+        self.plan.hold = [package.name for package in found.packages] if self.wish.hold else []
         self.plan.download_bytes = self.plan.disk_bytes = 0
 
     def _plan(self, found: Current | None, catalogue: Catalogue) -> None:
@@ -295,6 +295,8 @@ class _Planner:
         needs = _preflight.disk_needs(transaction, len(plan.kernels), initramfs)
         self.refusals += _preflight.disk(needs, self.host.space)
         plan.satisfied = transaction.empty and not plan.why and not plan.repair
+        if transaction.empty:
+            self.refusals[:] = [one for one in self.refusals if one.code != "processes"]
 
     def _held_by_others(self, transaction: Transaction) -> list[str]:
         """The packages that somebody holds, that are not of the driver, and that a transaction would touch."""
@@ -329,11 +331,6 @@ class _Planner:
             return [self.request.kernel]
         newest = _kernel_headers.newest_kernel(self.system, self.installed, available)
         return [] if newest is None else [newest]
-
-    def _family(self, found: Current) -> list[str]:
-        return sorted(
-            package.name for package in found.packages if _driver_packages.in_family(package.name, found.version)
-        )
 
     def _after(self, transaction: Transaction) -> list[str]:
         """The packages of the driver that are installed after a transaction."""

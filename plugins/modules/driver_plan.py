@@ -34,8 +34,8 @@ options:
     description:
       - The GPUs, as C(ansible_facts['gpu']['gpus']) of M(cudahub.gpu.gpu_facts) has them. Of each, C(architecture),
         C(name) and C(pci_bus_id) are used.
-      - May be empty where O(kernel) is not V(running), as for an image. The newest supported branch is chosen then,
-        with the open kernel module.
+      - May be empty, as for an image, where O(kernel_module) and either O(branch) or
+        O(version) are given. It is a refusal else.
     type: list
     elements: dict
     required: true
@@ -103,7 +103,6 @@ options:
   repository:
     description: The address of the source.
     type: dict
-    default: {}
     suboptions:
       url:
         description:
@@ -178,6 +177,7 @@ EXAMPLES = r"""
     gpus: []
     kernel: newest
     version: 535.309.01
+    kernel_module: proprietary
 """
 
 RETURN = r"""
@@ -453,7 +453,7 @@ ARGUMENTS: dict[str, t.Any] = {
     "ignore_processes": {"type": "bool", "default": False},
     "repository": {
         "type": "dict",
-        "default": {},
+        "apply_defaults": True,
         "options": {
             "url": {"type": "str"},
             "key_url": {"type": "str", "no_log": False},

@@ -306,8 +306,8 @@ WRONG_FINGERPRINT = (
     "The following signatures couldn't be verified because the public key is not available: GOODSIG 89E186145A3708F1"
 )
 EXPIRED = (
-    f"E: Release file for {REPOSITORY}/InRelease is expired (invalid since 3d). Updates for this repository will not be "
-    "applied.\n"
+    f"E: Release file for {REPOSITORY}/InRelease is expired (invalid since 3d). Updates for this repository will not "
+    "be applied.\n"
 )
 
 
