@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
     from collections.abc import Callable
+    from pathlib import Path
 
     from conftest import Host
 
@@ -205,3 +207,46 @@ def test_the_python_that_ansible_uses_is_the_one_that_runs(host: Host) -> None:
         [host.python, "-c", "import platform; print(platform.python_version())"], text=True
     )
     assert host.task("cudahub.gpu.cuda_verify")["verification"]["runtime"]["python"] == version.strip(), sys.version
+
+
+def test_a_driver_that_is_in_use_or_somebody_elses_is_named_and_left_alone(host: Host) -> None:
+    card = host.smi().findall("gpu")[0]
+    uuid, packages = card.findtext("uuid"), installed_packages()
+    holder = "import cupy, sys; cupy.zeros(1); print('there', flush=True); sys.stdin.read()"
+    command = ["env", f"CUDA_VISIBLE_DEVICES={uuid}", host.python, "-c", holder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        result = host.task(
+            "cudahub.gpu.driver_plan",
+            source="nvidia",
+            gpus=[{"architecture": card.findtext("product_architecture"), "name": card.findtext("product_name")}],
+            kernel="newest",
+            repository={
+                "url": "file:/nothing/is/here/",
+                "key_url": "file:/nothing/is/here.pub",
+                "key_fingerprint": "0" * 40,
+            },
+        )
+        process.communicate("")
+    messages = {refusal["code"]: refusal["message"] for refusal in result["refusals"]}
+    host.measured.extend(f"driver_plan: {code}: {message}" for code, message in messages.items())
+    assert "repository" in messages
+    assert f"{process.pid}" in messages["processes"]
+    assert "foreign_runfile" in messages or "foreign_packages" in messages
+    assert installed_packages() == packages
+
+
+def installed_packages() -> str:
+    return subprocess.check_output(["dpkg-query", "--show"], text=True)
+
+
+def test_the_role_checks_a_driver_that_it_did_not_install(host: Host, tmp_path: Path) -> None:
+    playbook = tmp_path / "verify.yml"
+    role = {"name": "cudahub.gpu.nvidia_driver", "tasks_from": "verify"}
+    playbook.write_text(json.dumps([{"hosts": "all", "tasks": [{"ansible.builtin.include_role": role}]}]))
+    run = host.playbook(str(playbook), nvidia_driver_source="preinstalled")
+    assert run.returncode == 0, run.output
+    assert run.changed == 0
+    driver = run.facts["gpu"]["driver"]
+    assert driver["loaded_version"] == driver["library_version"] == host.smi().findtext("driver_version")
