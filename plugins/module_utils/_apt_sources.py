@@ -245,11 +245,11 @@ def address(uri: str) -> str:
 
 @contextlib.contextmanager
 def private_apt(
-    run: Run, repository: Repository | None, fetch: Fetch, timeout: float
+    run: Run, repository: Repository | None, needed: t.Collection[str], fetch: Fetch, timeout: float
 ) -> t.Iterator[tuple[list[str], list[RepositoryError]]]:
     """Options that make apt read the host's sources and a repository, both fresh, and what could not be read of them.
 
-    Raises RepositoryError when the repository itself can't be read, PackageError when apt has another trouble.
+    Raises RepositoryError when one of the needed addresses can't be read, PackageError when apt has another trouble.
     """
     directory = Path(tempfile.mkdtemp(prefix="cudahub-apt-"))
     try:
@@ -263,9 +263,8 @@ def private_apt(
             raise PackageError(
                 "package_manager", f"apt can't read its sources: {first_error(result)}", result.stdout + result.stderr
             )
-        needed = {address(uri) for entry in (repository.entries if repository else ()) for uri in entry.uris}
         for failure in failures:
-            if address(failure.url) in needed:
+            if address(failure.url) in map(address, needed):
                 raise failure
         yield options, failures
     finally:

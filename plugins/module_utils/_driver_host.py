@@ -110,8 +110,9 @@ class AptHost(_RealHost):
     @contextlib.contextmanager
     def catalogue(self) -> t.Iterator[_AptCatalogue]:
         needed = self._needed()
-        with _apt_sources.private_apt(self._run, needed, self._fetch, self._timeout) as (options, unread):
-            yield _AptCatalogue(AptReader(self._run, options), unread, self._sources(needed))
+        sources = self._sources(needed)
+        with _apt_sources.private_apt(self._run, needed, sources, self._fetch, self._timeout) as (options, unread):
+            yield _AptCatalogue(AptReader(self._run, options), unread, sources)
 
     def _needed(self) -> _apt_sources.Repository | None:
         url, key = self._wish.url, self._wish.key

@@ -363,7 +363,7 @@ def test_a_private_apt_has_all_of_its_own(host: Path) -> None:
         return Result(0, "Reading package lists...\n", "")
 
     before = {path: path.stat().st_mtime_ns for path in host.rglob("*") if path.name != "tmp"}
-    with sources.private_apt(run, nvidia(), lambda _url: ARMOR, 7) as (options, unread):
+    with sources.private_apt(run, nvidia(), [f"{REPOSITORY}/"], lambda _url: ARMOR, 7) as (options, unread):
         assert seen == [["apt-get", "-q", *options, "update"]]
         assert unread == []
         directory = Path(options[1]).parent
@@ -385,7 +385,7 @@ def test_a_repository_that_fails_is_raised(host: Path, kind: str) -> None:
     result = Result(0 if kind == "network" else 100, UPDATES[kind], "")
     with (
         pytest.raises(sources.RepositoryError) as caught,
-        sources.private_apt(lambda _command, _environment: result, nvidia(), lambda _url: ARMOR, 7),
+        sources.private_apt(lambda _command, _environment: result, nvidia(), [f"{REPOSITORY}/"], lambda _url: ARMOR, 7),
     ):
         raise AssertionError("it was not raised")
     assert caught.value.kind == kind
@@ -394,7 +394,9 @@ def test_a_repository_that_fails_is_raised(host: Path, kind: str) -> None:
 
 def test_another_repository_that_fails_is_told(host: Path) -> None:
     result = Result(100, UPDATES["not_found"].replace(REPOSITORY, "http://other.example"), "")
-    with sources.private_apt(lambda _command, _environment: result, nvidia(), lambda _url: ARMOR, 7) as (_, unread):
+    with sources.private_apt(
+        lambda _command, _environment: result, nvidia(), [f"{REPOSITORY}/"], lambda _url: ARMOR, 7
+    ) as (_, unread):
         assert [failure.url for failure in unread] == ["http://other.example"]
     assert list((host / "tmp").iterdir()) == []
 
@@ -403,7 +405,7 @@ def test_sources_that_apt_does_not_understand(host: Path) -> None:
     errors = "E: Malformed entry 1 in list file /etc/apt/x.list (Suite)\nE: The list of sources could not be read.\n"
     with (
         pytest.raises(PackageError, match="apt can't read its sources: Malformed entry 1 in list file") as caught,
-        sources.private_apt(lambda _command, _environment: Result(100, "", errors), None, lambda _url: b"", 7),
+        sources.private_apt(lambda _command, _environment: Result(100, "", errors), None, [], lambda _url: b"", 7),
     ):
         raise AssertionError("it was not raised")
     assert caught.value.kind == "package_manager"
@@ -417,7 +419,7 @@ def test_a_full_disk(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources.shutil, "copy2", copy)
     with (
         pytest.raises(PackageError, match=r"can't be copied to .*: No space left on device") as caught,
-        sources.private_apt(lambda _command, _environment: Result(0, "", ""), None, lambda _url: b"", 7),
+        sources.private_apt(lambda _command, _environment: Result(0, "", ""), None, [], lambda _url: b"", 7),
     ):
         raise AssertionError("it was not raised")
     assert caught.value.kind == "disk"
