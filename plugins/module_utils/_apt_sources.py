@@ -196,8 +196,8 @@ def distribution_repository(
     if not own and url is None:
         raise PackageError(
             "not_found",
-            f"{SOURCES} and {SOURCES_PARTS} have no source of component main of {codename}: nobody says where the "
-            f"archive of the distribution is; add it, or give the address of a mirror",
+            f"Neither {SOURCES} nor {SOURCES_PARTS} has component main of {codename}: add the archive of the distribution "
+            "there, or set nvidia_driver_distro_url to a mirror of it",
         )
     lacking: dict[tuple[t.Any, ...], tuple[Entry, list[str]]] = {}
     if url is not None:

@@ -232,7 +232,6 @@ class _Planner:
 
     def _plan(self, found: Current | None, catalogue: Catalogue) -> None:
         wish, system, reader = self.wish, self.system, catalogue.reader
-        self.outcome.warnings += [_unread_warning(error) for error in catalogue.unread]
         offered = catalogue.offered(_driver_packages.candidate_names(system))
         given = None if self.request.kernel == "newest" else self._kernels({})
         headers = reader.available(_kernel_headers.header_names(system, given))
@@ -270,11 +269,12 @@ class _Planner:
             explanation = _driver_choice.explain(wish, self.gpus, offers, found, offer, unresolved)
             self.plan.why += explanation.why
             self.outcome.warnings += explanation.warnings
+            self.outcome.warnings += [_unread_warning(error) for error in catalogue.unread]
             if kernels:
                 self.plan.ways_out += _driver_choice.ways_out(wish, self.gpus, offers, offer, kernels[-1])
             return
+        self.refusals += [_repository_refusal("distro", error) for error in catalogue.unread]
         self.refusals.append(_driver_choice.unresolvable(wish, unresolved))
-        self.refusals += [_repository_refusal(self.wish.source, error) for error in catalogue.unread]
 
     def _take(self, offer: Offer, wanted: t.Sequence[Package], transaction: Transaction) -> None:
         plan = self.plan

@@ -278,11 +278,18 @@ def test_nothing_that_can_be_resolved(host: FakeHost) -> None:
     host.broken = {"nvidia-driver-cuda"}
     host.unread = [RepositoryError("network", "http://archive.example/debian", "Could not resolve 'archive.example'")]
     outcome = plan(host)
-    assert codes(outcome) == ["unresolvable", "repository"]
-    assert "it depends on what is not there" in outcome.refusals[0].message
-    assert "http://archive.example/debian" in outcome.refusals[1].message
-    assert [warning.code for warning in outcome.warnings] == ["repository_unread"]
+    assert codes(outcome) == ["repository", "unresolvable"]
+    assert "http://archive.example/debian" in outcome.refusals[0].message
+    assert "it depends on what is not there" in outcome.refusals[1].message
+    assert outcome.warnings == []
     assert (outcome.plan.version, outcome.plan.packages) == (None, [])
+
+
+def test_a_repository_that_was_not_needed(host: FakeHost) -> None:
+    host.unread = [RepositoryError("network", "http://archive.example/debian", "Could not resolve 'archive.example'")]
+    outcome = plan(host)
+    assert outcome.refusals == []
+    assert [warning.code for warning in outcome.warnings] == ["repository_unread"]
 
 
 def test_what_somebody_holds_is_not_changed(host: FakeHost) -> None:
