@@ -253,6 +253,41 @@ def test_fabric_manager_is_for_switches(tmp_path: Path) -> None:
         assert names == ["nvidia-persistenced.service", *(["nvidia-fabricmanager.service"] if expected else [])]
 
 
+UBUNTU_UNIT = """\
+# /usr/lib/systemd/system/nvidia-persistenced.service
+[Unit]
+StopWhenUnneeded=true
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+
+
+@pytest.mark.parametrize(
+    "seen", ["", "\n# /etc/systemd/system/x.d/cudahub.conf\n[Service]\nExecStart=\nExecStart=/x\n"]
+)
+def test_persistence_daemon_of_ubuntu_switches_the_mode_on(tmp_path: Path, seen: str) -> None:
+    tasks = [
+        {
+            "ansible.builtin.template": {
+                "src": f"{ROLE}/templates/nvidia-persistenced.conf.j2",
+                "dest": f"{tmp_path}/out",
+            }
+        }
+    ]
+    output = play(tmp_path, tasks, {"a": {"_nvidia_driver_unit": {"stdout": UBUNTU_UNIT + seen}}})
+    assert "failed=0" in output, output
+    assert (tmp_path / "out").read_text(encoding="utf-8").splitlines()[1:] == [
+        "[Unit]",
+        "StopWhenUnneeded=false",
+        "[Service]",
+        "ExecStart=",
+        "ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose",
+    ]
+
+
 def test_unattended_upgrades_leave_exactly_the_held_packages_alone(tmp_path: Path) -> None:
     plan = {"plan": {**PLAN["plan"], "hold": ["nvidia-driver-cuda", "libfoo++1.2"]}}
     tasks = [
