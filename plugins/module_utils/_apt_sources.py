@@ -191,38 +191,50 @@ def distribution_repository(
     It is taken from where the host takes component main from, signed by the same key, and from C(url), a mirror of the
     archive, if that is given. Raises PackageError when the host has no source of component main and none is given.
     """
-    wanted = RESTRICTED[distribution]
     own = archive(entries, codename)
     if not own and url is None:
         raise PackageError(
             "not_found",
-            f"Neither {SOURCES} nor {SOURCES_PARTS} has component main of {codename}: add the archive of the distribution "
+            f"Neither {SOURCES} nor {SOURCES_PARTS} has component main of {codename}: add the distribution's archive "
             "there, or set nvidia_driver_distro_url to a mirror of it",
         )
-    lacking: dict[tuple[t.Any, ...], tuple[Entry, list[str]]] = {}
+    wanted = RESTRICTED[distribution]
+    found: list[Entry] = []
     if url is not None:
-        suites = [codename, f"{codename}-updates", *([f"{codename}-security"] if distribution == "ubuntu" else [])]
-        like = next((one for one in own if address(url) in map(address, one.uris)), None)
-        keyring = f"/usr/share/keyrings/{distribution}-archive-keyring.gpg"
-        options = like.options if like else {"Signed-By": keyring}
-        missing = tuple(name for name in ("main", *wanted) if not _has(entries, url, codename, name))
-        if missing:
-            lacking["", url] = Entry((url,), (codename,), missing, options), suites
-        own = (
-            [one for one in own if any(suite.endswith("-security") for suite in one.suites)]
-            if distribution == "debian"
-            else []
-        )
+        found += _mirror(entries, own, distribution, codename, url)
+        own = [one for one in own if distribution == "debian" and is_security(one)]
     for one in own:
-        for suite in one.suites:
+        for suite in filter(lambda name: _belongs(name, codename), one.suites):
             missing = tuple(name for name in wanted if not all(_has(entries, uri, suite, name) for uri in one.uris))
-            if missing and _belongs(suite, codename):
-                same = (one.uris, missing, tuple(one.options.items()))
-                lacking.setdefault(same, (Entry(one.uris, (), missing, one.options), []))[1].append(suite)
-    found = tuple(
-        Entry(one.uris, tuple(_unique(suites)), one.components, one.options) for one, suites in lacking.values()
-    )
-    return Repository(found) if found else None
+            if missing:
+                found.append(Entry(one.uris, (suite,), missing, one.options))
+    return Repository(tuple(_joined(found))) if found else None
+
+
+def _mirror(
+    entries: t.Sequence[Entry], own: t.Sequence[Entry], distribution: str, codename: str, url: str
+) -> t.Iterator[Entry]:
+    """What the host lacks of a mirror: all components, since it may have no other archive."""
+    missing = tuple(name for name in ("main", *RESTRICTED[distribution]) if not _has(entries, url, codename, name))
+    if missing:
+        suites = (codename, f"{codename}-updates", *([f"{codename}-security"] if distribution == "ubuntu" else []))
+        same = (one.options for one in own if address(url) in map(address, one.uris))
+        keyring = {"Signed-By": f"/usr/share/keyrings/{distribution}-archive-keyring.gpg"}
+        yield Entry((url,), suites, missing, next(same, keyring))
+
+
+def _joined(entries: t.Iterable[Entry]) -> t.Iterator[Entry]:
+    """The same, with entries that differ only in their suites made one."""
+    suites: dict[tuple[t.Any, ...], list[str]] = {}
+    for one in entries:
+        suites.setdefault((one.uris, one.components, tuple(one.options.items())), []).extend(one.suites)
+    for (uris, components, options), names in suites.items():
+        yield Entry(uris, tuple(_unique(names)), components, dict(options))
+
+
+def is_security(entry: Entry) -> bool:
+    """Whether it has the security updates."""
+    return any(suite.endswith("-security") for suite in entry.suites)
 
 
 def _belongs(suite: str, codename: str) -> bool:

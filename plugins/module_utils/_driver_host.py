@@ -111,7 +111,8 @@ class AptHost(_RealHost):
     def catalogue(self) -> t.Iterator[_AptCatalogue]:
         needed = self._needed()
         sources = self._sources(needed)
-        with _apt_sources.private_apt(self._run, needed, sources, self._fetch, self._timeout) as (options, unread):
+        must = sources if self._wish.url is None else (self._wish.url,)
+        with _apt_sources.private_apt(self._run, needed, must, self._fetch, self._timeout) as (options, unread):
             yield _AptCatalogue(AptReader(self._run, options), unread, sources)
 
     def _needed(self) -> _apt_sources.Repository | None:
@@ -124,10 +125,14 @@ class AptHost(_RealHost):
         return _apt_sources.distribution_repository(self._entries, self._distribution(), self._codename(), url)
 
     def _sources(self, needed: _apt_sources.Repository | None) -> tuple[str, ...]:
+        """The addresses from which a driver may come. A mirror takes the place of the host's archive."""
         if self._wish.source == "nvidia":
             return (self._wish.url or "",)
-        entries = [*_apt_sources.archive(self._entries, self._codename()), *(needed.entries if needed else ())]
-        return tuple(uri for entry in entries for uri in entry.uris)
+        url = self._wish.url
+        entries = _apt_sources.archive(self._entries, self._codename())
+        uris = [uri for entry in entries if url is None or _apt_sources.is_security(entry) for uri in entry.uris]
+        uris += [uri for entry in (needed.entries if needed else ()) for uri in entry.uris]
+        return tuple(uris if url is None else [url, *uris])
 
     def _distribution(self) -> str:
         return self.system().distribution

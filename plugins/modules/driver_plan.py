@@ -33,7 +33,7 @@ options:
   gpus:
     description:
       - The GPUs, as C(ansible_facts['gpu']['gpus']) of M(cudahub.gpu.gpu_facts) has them. Of each, C(architecture),
-        C(name) and C(pci_bus_id) are used.
+        C(name), C(pci_bus_id) and C(processes) are used.
       - May be empty, as for an image, where O(kernel_module) and either O(branch) or
         O(version) are given. It is a refusal else.
     type: list

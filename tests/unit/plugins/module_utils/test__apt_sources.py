@@ -194,7 +194,7 @@ def test_a_mirror_that_the_host_uses_keeps_its_key() -> None:
 
 
 def test_a_host_without_an_archive_is_refused() -> None:
-    with pytest.raises(PackageError, match="has component main of trixie: add the archive") as caught:
+    with pytest.raises(PackageError, match="has component main of trixie: add the distribution") as caught:
         sources.distribution_repository(one_line(), "debian", "trixie", None)
     assert caught.value.kind == "not_found"
 
