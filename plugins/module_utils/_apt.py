@@ -45,6 +45,7 @@ _RELATIONS = {
     "Conflicts": "conflicts with",
     "Breaks": "breaks",
 }
+_INCONSISTENT = re.compile(r"apt --fix-broken install")
 _UNMET = re.compile(rf"^ +(?:(?P<name>\S+) : )?(?P<relation>{'|'.join(_RELATIONS)}): (?P<other>.+)$")
 
 
@@ -83,13 +84,34 @@ class AptReader:
         return compare(left, right)
 
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
-        with pinned(pin) as preferences:
-            command = ["apt-get", "-s", *self._options, *preferences, *transaction_arguments(install, remove)]
-            result = self._run(command, ENVIRONMENT)
+        result = self._simulated(install, remove, pin)
+        if result.rc and pin and _INCONSISTENT.search(result.stdout + result.stderr):
+            result = self._simulated([*install, *self._companions(install, pin)], remove, pin)
         if result.rc:
             raise PackageError("unresolvable", unresolvable_reason(result), result.stdout + result.stderr)
         transaction = parse_simulation(result.stdout)
         return Transaction(transaction.install, transaction.change, transaction.remove, *self._sizes(transaction))
+
+    def _simulated(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Result:
+        with pinned(pin) as preferences:
+            command = ["apt-get", "-s", *self._options, *preferences, *transaction_arguments(install, remove)]
+            return self._run(command, ENVIRONMENT)
+
+    def _companions(self, install: t.Sequence[Package], pin: str) -> list[Package]:
+        """The other installed packages in their versions that are the pin.
+
+        apt resolves nothing while dependencies are unmet, as after an interrupted transaction: it wants all by name.
+        """
+        named = {package.name for package in install}
+        names = [name for name, one in self.installed().items() if one.present and name not in named]
+        self._look_up(name for name in names if name not in self._offers)
+        is_pinned = re.compile(rf"(?:\d+:)?{re.escape(pin)}(?![\d.])").match
+        return [
+            Package(name, version)
+            for name in names
+            for version in [next((one for one, _address in self._offers.get(name, ()) if is_pinned(one)), None)]
+            if version
+        ]
 
     def _look_up(self, names: t.Iterable[str]) -> None:
         wanted = sorted(set(names))

@@ -153,6 +153,7 @@ class AptWriter:
 
     def apply(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> None:
         self._settle()
+        self._discard({package.name for package in install})
         with pinned(pin) as preferences:
             self._change(
                 [
@@ -207,6 +208,16 @@ class AptWriter:
             pending = False
         if pending:
             self._change(["dpkg", "--set-selections"], DPKG_LOCKS)
+
+    def _discard(self, names: t.Collection[str]) -> None:
+        """Remove what was half installed of these, which neither dpkg configures nor apt brings in time."""
+        form = "${Package}\t${db:Status-Eflag}\t${db:Status-Status}\n"
+        listing = self._read(["dpkg-query", "-W", "-f", form])
+        fields = (line.split("\t") for line in listing.splitlines())
+        half = [name for name, flag, state in fields if name in names and (flag != "ok" or state == "half-installed")]
+        if half:
+            force = ["--force-depends", "--force-remove-reinstreq"]
+            self._change(["dpkg", *force, "--remove", *half], DPKG_LOCKS)
 
     def _change(self, command: t.Sequence[str], locks: t.Sequence[str]) -> None:
         self._wait(locks)

@@ -418,8 +418,8 @@ class _Present:
         if held:
             raise PackageError(
                 "unresolvable",
-                f"The driver needs other versions of packages that are held, and not by this collection: {', '.join(held)}; "
-                "let them be changed with apt-mark unhold, or take another version of the driver",
+                f"The driver needs other versions of packages that somebody holds: {', '.join(held)}; take these holds "
+                "back, or take another version of the driver",
             )
         return transaction
 
@@ -440,12 +440,35 @@ class _Present:
         self._host.records.write(self._record)
 
     def _change(self) -> None:
+        broken = {name for name, one in self._start.items() if one.broken}
         going = {one.name for one in self._transaction.remove} | {one.name for one in self._transaction.change}
-        broken = {name for name, one in self._start.items() if one.broken} - going
-        if broken or (self._plan.repair and not self._work.packages):
+        if broken - going or (self._plan.repair and not self._work.packages):
             self._repair()
-        if self._work.packages:
+        if self._work.packages and broken:
+            self._apply_all_by_name()
+        elif self._work.packages:
             self._host.writer.apply(self._plan.packages, self._work.remove, self._plan.version)
+
+    def _apply_all_by_name(self) -> None:
+        """Apply with dependencies named, too: where some are unmet, the package manager resolves nothing by itself."""
+        asked = {one.name: one.version for one in self._plan.packages}
+        wanted = {
+            name: one.version for name, one in self._start.items() if one.broken and in_family(name, self._plan.version)
+        }
+        wanted.update({one.name: one.version for one in self._transaction.install})
+        wanted.update({one.name: one.new for one in self._transaction.change})
+        for one in self._transaction.remove:
+            wanted.pop(one.name, None)
+        wanted.update(asked)
+        install = [Package(name, version) for name, version in sorted(wanted.items())]
+        self._host.writer.apply(install, self._work.remove, self._plan.version)
+        self._host.writer.mark_automatic(
+            sorted(
+                name
+                for name in wanted.keys() - asked.keys()
+                if self._is_ours(name) or (name in self._pending.before and self._pending.before[name].automatic)
+            )
+        )
 
     def _repair(self) -> None:
         """Finish what was interrupted; what is left undone for want of a dependency, the transaction brings."""
@@ -648,7 +671,7 @@ class _Present:
         )
         after = _listing(now, names)
         return Outcome(
-            changed=before != after or bool(self._work.kernels),
+            changed=before != after or (trouble is None and bool(self._work.kernels)),
             transaction=self._transaction,
             before=before,
             after=after,

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import typing as t
@@ -25,12 +26,10 @@ class TransactionLog:
         """Run a command with its output in the log; what it wrote there is the result's stdout.
 
         It is in a session of its own: neither a hangup nor the end of this process stops it in the middle. Raises
-        OSError if the log can't be written.
+        OSError if the log can't be opened.
         """
-        self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        header = f"\n=== {_now()} {' '.join(command)}\n".encode()
-        with self.path.open("ab", buffering=0) as log:
-            log.write(header)
+        with self._open() as log:
+            _write(log, " ".join(command))
             start = log.tell()
             try:
                 process = subprocess.Popen(  # pylint: disable=ansible-bad-function
@@ -49,10 +48,13 @@ class TransactionLog:
         return Result(code, output, "")
 
     def say(self, line: str) -> None:
-        """Write a line of our own. Raises OSError if the log can't be written."""
+        """Write a line of our own. Raises OSError if the log can't be opened."""
+        with self._open() as log:
+            _write(log, line)
+
+    def _open(self) -> t.BinaryIO:
         self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with self.path.open("ab", buffering=0) as log:
-            log.write(f"=== {_now()} {line}\n".encode())
+        return self.path.open("ab+", buffering=0)
 
     def _since(self, start: int) -> str:
         with self.path.open("rb") as log:
@@ -60,5 +62,15 @@ class TransactionLog:
             return log.read().decode("utf-8", "replace")
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _write(log: t.BinaryIO, line: str) -> None:
+    """Write a line of our own; a full disk must not stop what may make room."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    size = log.seek(0, os.SEEK_END)
+    if size:
+        log.seek(size - 1)
+    end = b"" if not size or log.read(1) == b"\n" else b"\n"
+    try:
+        log.write(end + f"=== {now} {line}\n".encode())
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
