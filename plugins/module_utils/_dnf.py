@@ -698,6 +698,8 @@ class DnfWriter:
                 self._dnf.attempt("cudahub-transaction", transaction_request((), (), streams=before), ["-y"])
             raise error
         self._streams = {**before, **self._streams}
+        left = {row.name for row, _size in answer.new}
+        self.unhold(sorted({row.name for row, _size in answer.gone if is_family(row.name)} - left))
 
     def _streams_without(self, names: t.Collection[str]) -> dict[str, str]:
         """The streams to set when packages go: those of before, or none once nothing of the driver is left."""

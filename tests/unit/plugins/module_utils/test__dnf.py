@@ -447,6 +447,22 @@ def test_a_failed_transaction_gets_the_stream_of_before_back() -> None:
     assert (host.requests[1]["install"], host.requests[1]["remove"]) == ([], [])
 
 
+def test_locks_go_with_the_packages_of_the_driver_that_go() -> None:
+    answer = {
+        **NOTHING,
+        "new": [["nvidia-driver-cuda", "x86_64", "3:2-1", 1]],
+        "gone": [
+            ["nvidia-driver-cuda", "x86_64", "3:580.95.05-1.el9", 1],
+            ["kmod-nvidia-open-dkms", "x86_64", "3:580.95.05-1.el9", 1],
+            ["kernel-devel", "x86_64", "5.14.0-503.11.1.el9_5", 1],
+        ],
+    }
+    files = Files({_dnf.VERSIONLOCK_LIST: LOCK_LIST + "kmod-nvidia-open-dkms-3:580.95.05-1.el9.*\n"})
+    host = Host(("cudahub-transaction", answering(answer)), ("versionlock delete", Result(0, "", "")))
+    writer(host, files).apply([Package("nvidia-driver-cuda", "3:2-1")], ["kmod-nvidia-open-dkms"], None)
+    assert host.lines[1:] == ["dnf -q --disablerepo=* versionlock delete kmod-nvidia-open-dkms"]
+
+
 def test_purging_what_was_installed_puts_the_stream_back() -> None:
     answers = [answering({**NOTHING, "streams": {"nvidia-driver": ["", "580-open"]}}), answering(NOTHING)]
     host = Host(("cudahub-transaction", in_turn(answers)))
