@@ -99,7 +99,7 @@ def test_module_that_does_not_compile_is_rolled_back(host: Host, driver: DriverO
     said = role("hopper", branch="590", fails=True)
     assert re.search(
         r"The kernel module nvidia 590\.48\.01 does not compile for kernel \S+: "
-        r"nvidia/nv-pci\.c:20:12: error: too few arguments to function .nv_resize_bar.",
+        r"nvidia/nv-pci\.c:20: error: too few arguments to function .nv_resize_bar.",
         said,
     )
     log = re.search(r"Log: (/var/log/cudahub/\S+?\.log)", said)
