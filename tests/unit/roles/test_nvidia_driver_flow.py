@@ -229,6 +229,14 @@ def test_bare_host_gets_the_driver_and_is_checked(play: Play, tmp_path: Path) ->
     assert "blacklist nouveau" in (tmp_path / "nouveau.conf").read_text(encoding="utf-8")
 
 
+def test_options_of_the_command_line_are_words(play: Play) -> None:
+    answers = {"gpu_facts": [gpu("ok")], "driver_plan": [plan(satisfied=True)], "driver_load": [loaded()]}
+    words = ["hold=false", "persistence=false", "reboot=false", "upgrade=false", "branch=595"]
+    arguments = [argument for word in words for argument in ("--extra-vars", f"nvidia_driver_{word}")]
+    done = play(answers, *arguments)
+    assert done.returncode == 0, done.output
+
+
 def test_bare_host_in_check_mode_shows_the_plan_and_does_not_fail(play: Play, tmp_path: Path) -> None:
     answers = {"gpu_facts": [gpu("absent")], "driver_plan": [plan(satisfied=False)], "driver_packages": [DONE]}
     done = play(answers, "--check", "--diff")
