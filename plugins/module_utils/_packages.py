@@ -142,7 +142,7 @@ class Writer(t.Protocol):
         """Remove exactly these with their configuration files; what another package needs is an error."""
 
     def needed_by_others(self, names: t.Collection[str]) -> dict[str, str]:
-        """Which of these a package that is not among them depends on, and the name of one that does. Changes nothing."""
+        """Which of these a package not among them depends on, and the name of one that does. Changes nothing."""
 
     def hold(self, names: t.Sequence[str]) -> None:
         """Keep these in the version they have."""

@@ -181,6 +181,33 @@ def test_simulate() -> None:
     assert "APT::Ignore-Hold=true" in command
 
 
+def test_what_a_killed_transaction_left_is_named() -> None:
+    """Nothing is resolved while dependencies are unmet, unless apt is told every package by name."""
+    commands: list[list[str]] = []
+    installed = (
+        "libcuda1\tamd64\t580.65.06-1\tinstall\tunpacked\tok\nbash\tamd64\t5.2\tinstall\tinstalled\tok\n"
+        "nvidia-smi\tamd64\t580.65.06-1\tdeinstall\tconfig-files\tok\n"
+    )
+    madison = (
+        "libcuda1 | 595.71.05-1 | http://mirror.example/x  Packages\nbash | 5.2 | http://mirror.example/x  Packages\n"
+    )
+    apt = Apt(install=SIMULATION, madison=madison, **{"dpkg-query": installed, "--print-architecture": "amd64\n"})
+
+    def run(command: t.Sequence[str], environment: t.Mapping[str, str]) -> Result:
+        if command[0] == "apt-get":
+            commands.append(list(command))
+            if len(commands) == 1:
+                return Result(100, "", "E: Unmet dependencies. Try 'apt --fix-broken install' with no packages\n")
+        return apt(command, environment)
+
+    transaction = _apt.AptReader(run).simulate([Package("nvidia-driver-cuda", "595.71.05-1")], [], "595.71.05")
+    assert Change("libcuda1", "580.159.04-1", "595.71.05-1") in transaction.change
+    assert [command[command.index("install") + 1 :] for command in commands] == [
+        ["nvidia-driver-cuda=595.71.05-1"],
+        ["nvidia-driver-cuda=595.71.05-1", "libcuda1=595.71.05-1"],
+    ]
+
+
 def test_sizes_that_apt_does_not_tell() -> None:
     transaction = _apt.AptReader(Apt(install=SIMULATION, show="")).simulate([Package("x", "1")], [], None)
     assert (transaction.download_bytes, transaction.disk_bytes) == (None, None)
