@@ -20,12 +20,15 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
+from ._apt_sources import RepositoryError, checked_key
 from ._dnf_program import PROGRAM
 from ._driver_packages import is_family
+from ._openpgp import fingerprints
 from ._packages import Change, Installed, Package, PackageError, Result, Transaction
 from ._pci import HostFiles
 
 if t.TYPE_CHECKING:
+    from ._apt_sources import Key
     from ._packages import ErrorKind, Run
     from ._pci import Files
 
@@ -150,6 +153,19 @@ def needed_repository(address: str, key_url: str, fingerprint: str, checksum: st
         "key_fingerprint": fingerprint,
         "key_checksum": checksum,
     }
+
+
+def check_key(key: Key, content: bytes) -> None:
+    """Raise RepositoryError unless a file is one key in ASCII armor, with the fingerprint and SHA-256 asked for."""
+    checked_key(key, content)
+    try:
+        found = fingerprints(content)
+    except ValueError as error:
+        raise RepositoryError("signature", key.url, str(error)) from error
+    if found != (key.fingerprint,):
+        raise RepositoryError(
+            "signature", key.url, f"the fingerprint is {' and '.join(found)}, and not {key.fingerprint} as asked for"
+        )
 
 
 class Row(t.NamedTuple):
@@ -304,6 +320,8 @@ def lock_holder(result: Result) -> Holder | None:
 def failure(result: Result) -> PackageError:
     """What dnf printed as one sentence, without a full stop, and the kind of it."""
     text = f"{result.stdout}\n{result.stderr}"
+    if result.rc < 0:
+        return PackageError("interrupted", f"dnf was ended by signal {-result.rc} before it was done", text.strip())
     for kind, pattern, sentence in _FAILURES:
         match = pattern.search(text)
         if match:

@@ -154,8 +154,9 @@ class _DnfCatalogue:
 class DnfHost(_RealHost):
     """A host with dnf."""
 
-    def __init__(self, run: Run, wish: RepositoryWish, timeout: float) -> None:
+    def __init__(self, run: Run, wish: RepositoryWish, fetch: _apt_sources.Fetch, timeout: float) -> None:
         super().__init__(run, wish)
+        self._fetch = fetch
         self._reader = _dnf.DnfReader(run, wish.url, round(timeout))
 
     def installed(self) -> dict[str, Installed]:
@@ -174,4 +175,7 @@ class DnfHost(_RealHost):
 
     @contextlib.contextmanager
     def catalogue(self) -> t.Iterator[_DnfCatalogue]:
+        key = self._wish.key
+        if key is not None and self.repository() is not None:
+            _dnf.check_key(key, self._fetch(key.url))
         yield _DnfCatalogue(self._reader)

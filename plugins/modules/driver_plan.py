@@ -491,7 +491,7 @@ def main() -> None:
     if module.get_bin_path("apt-get"):
         outcome = _driver_plan.make(as_request(parameters), AptHost(run, wish, fetch, parameters["timeout"]))
     else:
-        outcome = _driver_plan.make(as_request(parameters), DnfHost(run, wish, parameters["timeout"]))
+        outcome = _driver_plan.make(as_request(parameters), DnfHost(run, wish, fetch, parameters["timeout"]))
     result = outcome.as_dict()
     for warning in result["warnings"]:
         module.warn(warning["message"])
