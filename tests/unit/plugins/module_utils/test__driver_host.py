@@ -57,6 +57,10 @@ def apt_host(source: t.Literal["nvidia", "distro"] = "nvidia", **wish: t.Any) ->
     return _driver_host.AptHost(answer, _driver_host.RepositoryWish(source, **wish), lambda _url: b"", 60)
 
 
+def dnf_host(key: _apt_sources.Key) -> _driver_host.DnfHost:
+    return _driver_host.DnfHost(answer, _driver_host.RepositoryWish("nvidia", URL, key), lambda _url: b"<html>", 60)
+
+
 def test_nvidia_repository(root: Path) -> None:
     assert apt_host().repository() == _apt_sources.nvidia_repository(URL, KEY).as_dict()
     put(root, "/etc/apt/sources.list.d/cuda.list", f"deb [signed-by=/k.gpg] {URL} /\n")
@@ -69,9 +73,21 @@ def test_a_key_without_a_fingerprint_is_refused(root: Path) -> None:
     with pytest.raises(RefusedError) as caught:
         apt_host(key=_apt_sources.Key(KEY.url, "")).repository()
     assert [refusal.code for refusal in caught.value.refusals] == ["key_fingerprint_missing"]
-    dnf = _driver_host.DnfHost(answer, _driver_host.RepositoryWish("nvidia", URL, _apt_sources.Key(KEY.url, "")), 60)
     with pytest.raises(RefusedError):
-        dnf.repository()
+        dnf_host(_apt_sources.Key(KEY.url, "")).repository()
+
+
+def test_a_repository_for_dnf_and_its_key(root: Path) -> None:
+    host = dnf_host(KEY)
+    repository = host.repository()
+    assert repository is not None
+    assert (repository["baseurl"], repository["key_url"]) == (URL, KEY.url)
+    with pytest.raises(_apt_sources.RepositoryError, match="no OpenPGP key"), host.catalogue():
+        pass
+    put(root, "/etc/yum.repos.d/cuda.repo", f"[cuda]\nbaseurl={URL}\n")
+    assert dnf_host(KEY).repository() is None
+    with dnf_host(KEY).catalogue() as catalogue:
+        assert catalogue.unread == ()
 
 
 def test_the_archive_is_completed(root: Path) -> None:
@@ -139,7 +155,7 @@ def test_who_owns_a_file(root: Path) -> None:
     assert apt_host().owner("/usr/lib/x/libnvidia-ml.so.1") == "libnvidia-ml1"
     assert apt_host().owner("/lib/x/libnvidia-ml.so.1") == "libnvidia-ml1"
     assert apt_host().owner("/usr/bin/nvidia-uninstall") is None
-    dnf = _driver_host.DnfHost(answer, _driver_host.RepositoryWish("nvidia", URL, KEY), 60)
+    dnf = dnf_host(KEY)
     assert dnf.owner("/usr/lib64/libnvidia-ml.so.1") == "nvidia-driver-cuda-libs"
     assert dnf.owner("/usr/bin/nvidia-uninstall") is None
 
