@@ -24,6 +24,9 @@ if t.TYPE_CHECKING:
     from ._packages import ErrorKind, Package, Run
 
 DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock")
+ALMOST_FULL = 2_000_000
+"""Bytes below which a file system counts as full, where a command has failed without a reason."""
+
 LISTS_LOCK = "/var/lib/apt/lists/lock"
 JOURNAL = "/var/lib/dpkg/updates"
 
@@ -281,14 +284,20 @@ class AptWriter:
             line = _first(output, pattern)
             if line:
                 return kind, text.format(line=_plain(line), program=program)
-        return "package_manager", _dpkg_message(program, code, output)
+        message = _dpkg_message(program, code, output)
+        if self._fullest()[1] < ALMOST_FULL:
+            return "disk", self._disk_message("/var", message)
+        return "package_manager", message
+
+    def _fullest(self, *more: str) -> tuple[str, int]:
+        """The file system with the least room of those that packages are written to, and the bytes that are left."""
+        paths = (*more, "/var/lib/dpkg", "/var/cache/apt/archives", "/var/log", "/usr", "/boot", tempfile.gettempdir())
+        return min(map(self._disks.free, paths), key=lambda place: place[1])
 
     def _disk_message(self, path: str, line: str) -> str:
-        paths = (path, "/var/lib/dpkg", "/var/cache/apt/archives", "/usr", "/boot", tempfile.gettempdir())
-        places = dict(map(self._disks.free, paths))
-        fullest = min(places, key=lambda mount: places[mount])
+        mount, free = self._fullest(path)
         return (
-            f"The disk is full: {fullest} has {places[fullest] / 1e6:.0f} MB left ({_plain(line)}); make room there "
+            f"The disk is full: {mount} has {free / 1e6:.0f} MB left ({_plain(line)}); make room there "
             "and run this again"
         )
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import typing as t
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ._dkms import Build, Failure, failures_in, first_error, of_driver
+from ._dkms import TREE, Build, Failure, failures_in, first_error, of_driver
 from ._driver_packages import in_family, is_family
 from ._packages import Change, Package, PackageError, Transaction
 
@@ -34,6 +35,10 @@ _KINDS: dict[str, FailureKind] = {
     "download": "download",
 }
 _PINNING = "nvidia-driver-pinning-"
+RESERVE = 16 * 1024 * 1024
+"""Bytes that dpkg's lists and logs have for a rollback on a full disk."""
+
+_NO_SPACE = "No space left on device"
 _KERNEL_IMAGE = re.compile(r"(?:linux-(?:image|modules)|kernel(?:-core|-modules\S*)?)(?:-|$)")
 
 
@@ -171,12 +176,19 @@ class Records(t.Protocol):
     def remove(self) -> None:
         """Forget the record. Raises OSError."""
 
+    def reserve(self) -> None:
+        """Set room on the disk aside, so that a rollback has some when the disk is full. Raises OSError."""
+
+    def release(self) -> None:
+        """Give that room back."""
+
 
 class RecordFile:
     """A record in a file."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
+        self._reserve = self._path.with_name(self._path.name + ".reserve")
 
     def read(self) -> Record | None:
         try:
@@ -198,6 +210,18 @@ class RecordFile:
 
     def remove(self) -> None:
         self._path.unlink()
+
+    def reserve(self) -> None:
+        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        try:
+            with self._reserve.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, RESERVE)
+        except OSError as error:
+            self.release()
+            raise OSError(error.errno, error.strerror, str(self._path.parent)) from error
+
+    def release(self) -> None:
+        self._reserve.unlink(missing_ok=True)
 
 
 class Dkms(t.Protocol):
@@ -375,6 +399,7 @@ class _Present:
         self._host = host
         self._plan = plan
         self._hold = hold
+        self._given = record
         self._old = replace(record, pending=None)
         self._record = record
         self._start = now
@@ -393,6 +418,9 @@ class _Present:
             return self._outcome(self._undone(failed.trouble))
         except PackageError as error:
             return self._outcome(self._undone(self._trouble(error)))
+        except OSError as error:
+            return self._outcome(self._undone(_of_file(error)))
+        self._host.records.release()
         return self._outcome(None)
 
     def _simulated(self) -> Transaction:
@@ -437,6 +465,7 @@ class _Present:
                 before[name] = Was(one.version, one.state, one.held, name in automatic)
         self._pending = Pending(old.names | touched, before)
         self._record = replace(self._record, pending=self._pending)
+        self._host.records.reserve()
         self._host.records.write(self._record)
 
     def _change(self) -> None:
@@ -549,6 +578,13 @@ class _Present:
         text = self._host.dkms.log(failure.module, failure.version, failure.kernel)
         reason = first_error(text) if text else None
         reason = reason or first_error(output) or "DKMS gave no reason"
+        if _NO_SPACE in reason:
+            return Trouble(
+                "disk",
+                f"The disk is full: the kernel module {failure.module} {failure.version} could not be built for kernel "
+                f"{failure.kernel} ({reason}); make room in {TREE} and for temporary files, and run this again",
+                text or output,
+            )
         message = (
             f"The kernel module {failure.module} {failure.version} does not compile for kernel {failure.kernel}: "
             f"{reason}."
@@ -561,22 +597,31 @@ class _Present:
 
     def _undone(self, trouble: Trouble) -> Trouble:
         """Have the packages as they were, and say whether they are."""
+        self._host.records.release()
         if trouble.kind == "interrupted":
             return replace(
                 trouble, message=f"{_sentence(trouble.message)} Run this again: it is finished from where it is now."
             )
+        if trouble.kind == "lock" and self._host.reader.installed() == self._start:
+            self._forget(self._given)
+            return replace(trouble, message=f"{_sentence(trouble.message)} Nothing was changed.")
         self._host.say(f"Going back to the packages that were there before: {trouble.message}")
         problems = self._rollback()
         differences = self._differences(self._host.reader.installed())
         if differences:
             problems.append(f"Not as before: {', '.join(differences)}")
             self._host.records.write(self._record)
-        elif self._old == Record():
-            self._host.records.remove()
         else:
-            self._host.records.write(self._old)
+            self._forget(self._old)
         after = " ".join(map(_sentence, problems)) if problems else "The packages are as they were before."
         return replace(trouble, message=f"{_sentence(trouble.message)} {after}")
+
+    def _forget(self, record: Record) -> None:
+        """Have the record as it was."""
+        if record == Record():
+            self._host.records.remove()
+        else:
+            self._host.records.write(record)
 
     def _rollback(self) -> list[str]:
         """Take back what was changed; what could not be taken back, in sentences."""
@@ -701,16 +746,19 @@ def failed(error: Exception) -> Outcome:
         kind = _KINDS.get(error.kind, "package_manager")
         return Outcome(changed=False, trouble=Trouble(kind, _sentence(error.message), error.details))
     if isinstance(error, OSError):
-        full = error.errno == errno.ENOSPC
-        return Outcome(
-            changed=False,
-            trouble=Trouble(
-                "disk" if full else "package_manager",
-                f"{error.filename or 'A file'} can't be written: {error.strerror}; "
-                f"{'make room there' if full else 'look at its owner, mode and file system'} and run this again.",
-            ),
-        )
+        return Outcome(changed=False, trouble=_of_file(error))
     return Outcome(changed=False, trouble=Trouble("package_manager", _sentence(str(error))))
+
+
+def _of_file(error: OSError) -> Trouble:
+    place = error.filename or "A file of this module"
+    if error.errno == errno.ENOSPC:
+        return Trouble("disk", f"The disk is full at {place}: make room there and run this again.")
+    return Trouble(
+        "package_manager",
+        f"{place} can't be written: {error.strerror or error}; look at its owner, mode and file system, and run this "
+        "again.",
+    )
 
 
 # --- absent -----------------------------------------------------------------------------------------------------------
@@ -738,6 +786,7 @@ def absent(host: Host, *, check: bool) -> Outcome:
     transaction = Transaction(remove=tuple(Package(name, now[name].version) for name in sorted(remove)))
     before = _listing(now, names)
     if not check:
+        host.records.release()
         host.writer.unhold(unhold)
         host.writer.purge(sorted(remove))
         now = host.reader.installed()
