@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+INVENTORY = str(Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory")
 ENTRY = Path(__file__).parent / "shared/driver/entry.yml"
 KERNEL_MODULES = {"nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms"}
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
@@ -31,12 +33,13 @@ class Driver:
     def __init__(self, host: Host) -> None:
         command = "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Abbrev}\\n'"
         self.packages: dict[str, str] = {}
-        self.states: dict[str, str] = {}
+        self.broken: set[str] = set()
         for line in host.check_output(command).splitlines():
             name, version, state = line.split()
-            self.states[name] = state
-            if state.endswith("i"):
+            if state in {"ii", "hi"}:
                 self.packages[name] = version
+            else:
+                self.broken.add(name)
         self.held = set(host.check_output("apt-mark showhold").split())
         self.dkms = host.check_output("dkms status").splitlines() if "dkms" in self.packages else []
 

@@ -26,7 +26,7 @@ def test_proprietary_driver_of_the_release_is_installed(host: Host, driver: Call
     assert found.kernel_modules == {"nvidia-kernel-dkms"}
     assert {"nvidia-smi", "libnvidia-ml1", "nvidia-persistenced"} <= set(found.packages)
     assert "nvidia-driver" not in found.packages
-    assert {state for state in found.states.values() if state != "ii"} == set()
+    assert found.broken == set()
 
 
 def test_modules_are_built_for_the_kernel_of_the_headers(host: Host, driver: Callable[[Host], Any]) -> None:

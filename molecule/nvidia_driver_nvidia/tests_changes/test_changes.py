@@ -39,7 +39,7 @@ def assert_whole(host: Host, found: Any, version: str, kernel_module: str) -> No
     assert {name for name, own in versions.items() if own not in {f"{version}-1", f"{branch}-1"}} == set()
     assert found.packages["nvidia-fabricmanager"] == f"{version}-1"
     assert found.held == found.family
-    assert {state for state in found.states.values() if state != "ii"} == set()
+    assert found.broken == set()
     assert len(found.dkms) == 1
     assert re.fullmatch(rf"nvidia/{version}, \S+, \S+: installed", found.dkms[0])
     host.run_expect([0], "dpkg --audit")
