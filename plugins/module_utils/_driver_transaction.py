@@ -491,13 +491,11 @@ class _Present:
         wanted.update(asked)
         install = [Package(name, version) for name, version in sorted(wanted.items())]
         self._host.writer.apply(install, self._work.remove, self._plan.version)
-        self._host.writer.mark_automatic(
-            sorted(
-                name
-                for name in wanted.keys() - asked.keys()
-                if self._is_ours(name) or (name in self._pending.before and self._pending.before[name].automatic)
-            )
-        )
+        now = self._host.reader.installed()
+        nobodys = {name for name in self._pending.names if self._is_ours(name)}
+        nobodys |= {name for name, was in self._pending.before.items() if was.automatic}
+        there = {name for name in nobodys - asked.keys() if name in now and now[name].present}
+        self._host.writer.mark_automatic(sorted(there))
 
     def _repair(self) -> None:
         """Finish what was interrupted; what is left undone for want of a dependency, the transaction brings."""
