@@ -85,9 +85,10 @@ class Plan:
                 ways_out=tuple(map(str, plan.get("ways_out") or ())),
             )
         except (KeyError, TypeError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else "it or a value in it is of another type"
             raise PlanError(
-                f"plan is not what cudahub.gpu.driver_plan returns: {error} is missing or of another type; give the "
-                "plan of its result, where refusals is empty"
+                f"plan is not what cudahub.gpu.driver_plan returns: {reason}; give the plan of its result, where "
+                "refusals is empty"
             ) from error
 
 

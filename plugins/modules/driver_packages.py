@@ -263,6 +263,8 @@ def main() -> None:
     options = module.params
     if options["lock_timeout"] < 0:
         module.fail_json(msg=f"lock_timeout is {options['lock_timeout']}: give a number of seconds, 0 or more.")
+    if os.geteuid() != 0 and not module.check_mode:
+        module.fail_json(msg="Packages can only be changed by root: run the task with become: true.")
     host = host_of(module)
     try:
         if options["state"] == "present":

@@ -689,8 +689,10 @@ def test_what_is_no_record(tmp_path: Path, text: str) -> None:
         (
             OSError(errno.EACCES, "Permission denied", "/var/log/x"),
             "package_manager",
-            "/var/log/x can't be written: Permission denied; look at its owner, mode and file system, and run this "
-            "again.",
+            (
+                "/var/log/x can't be written: Permission denied; look at its owner, mode and file system, and run this "
+                "again."
+            ),
         ),
     ],
 )
