@@ -48,6 +48,19 @@ module.exit_json(**answer)
 """
 SPEC = 'argument_spec={name: {"type": "raw"} for name in %(options)r}'
 
+# A connection that is not called local, as the reboot of a local host is refused.
+CONNECTION = """\
+from ansible.plugins.connection.local import Connection as Local
+DOCUMENTATION = '''
+name: near
+short_description: The local connection by another name
+description: [The local connection by another name.]
+options: {}
+'''
+class Connection(Local):
+    transport = "near"
+"""
+
 SYSTEM = {
     "distribution": "Rocky",
     "distribution_version": "9.6",
@@ -101,7 +114,6 @@ def plan(satisfied: bool, *refusals: str) -> dict[str, Any]:
             "why": ["Branch 595 is asked for"],
         },
         "refusals": [{"code": "x", "message": message} for message in refusals],
-        "warnings": [],
     }
 
 
@@ -112,6 +124,7 @@ def loaded(reason: str | None = None, **changes: Any) -> dict[str, Any]:
         "changed": reason is None,
         "reboot_needed": reason is not None,
         "reboot": False,
+        "reason": reason,
         "warn": warnings,
         **changes,
     }
@@ -146,6 +159,9 @@ def play(tmp_path: Path) -> Play:
         )
         path.write_text(text, encoding="utf-8")
 
+    (tmp_path / "connection").mkdir()
+    (tmp_path / "connection/near.py").write_text(CONNECTION, encoding="utf-8")
+
     def run(answers: dict[str, list[dict[str, Any]]], *arguments: str, entry: str = "main", **variables: object) -> Run:
         for name in MODULES:
             # A module that has no answer is not to be asked.
@@ -166,7 +182,7 @@ def play(tmp_path: Path) -> Play:
         (tmp_path / "play.yml").write_text(yaml.safe_dump(playbook), encoding="utf-8")
         inventory = {
             "four": {
-                "ansible_connection": "local",
+                "ansible_connection": variables.pop("connection", "local"),
                 "ansible_python_interpreter": sys.executable,
                 "ansible_async_dir": str(tmp_path / "async"),
                 "nvidia_driver_hold": False,
@@ -190,6 +206,7 @@ def play(tmp_path: Path) -> Play:
             env={
                 **os.environ,
                 "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+                "ANSIBLE_CONNECTION_PLUGINS": str(tmp_path / "connection"),
                 "ANSIBLE_CALLBACKS_ENABLED": "cudahub.gpu.gpu_table",
                 "ANSIBLE_INJECT_FACT_VARS": "false",
                 "ANSIBLE_FORCE_COLOR": "false",
@@ -273,6 +290,20 @@ def test_reboot_that_is_not_allowed_is_a_warning_a_fact_and_in_the_table(play: P
     assert "Reboot needed: 595.71.05 is installed, 580.159.04 is in use" in done.output
     assert "not loaded, reboot needed" in done.output
     assert "1 host (1 to reboot)" in done.output
+
+
+def test_reboot_that_is_allowed_is_done(play: Play) -> None:
+    """In check mode: where this runs is not to be rebooted."""
+    answers = {
+        "gpu_facts": [gpu("not_loaded")],
+        "driver_plan": [plan(satisfied=True)],
+        "driver_load": [{**loaded("580.159.04 is in use"), "reboot": True, "warn": []}],
+    }
+    done = play(answers, "--check", connection="near", nvidia_driver_reboot=True)
+    assert done.returncode == 0, done.output
+    rebooted = done.output.partition("Reboot into the driver that is installed]")[2]
+    assert "changed: [four]" in rebooted.partition("TASK [")[0]
+    assert done.calls.count("driver_load") == 2
 
 
 def test_verify_fails_where_a_reboot_is_needed(play: Play) -> None:
