@@ -139,6 +139,7 @@ class Run:
     output: str
     calls: list[str]
     reboot_needed: object
+    pending: object
 
 
 Play = Callable[..., Run]
@@ -173,8 +174,8 @@ def play(tmp_path: Path) -> Play:
         ]
         last = {
             "ansible.builtin.copy": {
-                "content": "{{ nvidia_driver_reboot_needed | default('unknown') | to_json }}",
-                "dest": f"{tmp_path}/reboot_needed",
+                "content": "{{ [nvidia_driver_reboot_needed | default('?'), nvidia_driver_pending | default('?')] | to_json }}",
+                "dest": f"{tmp_path}/facts",
             },
             "check_mode": False,
         }
@@ -222,7 +223,7 @@ def play(tmp_path: Path) -> Play:
             done.returncode,
             " ".join(done.stdout.split()),
             (tmp_path / "calls").read_text(encoding="utf-8").split(),
-            json.loads((tmp_path / "reboot_needed").read_text(encoding="utf-8")),
+            *json.loads((tmp_path / "facts").read_text(encoding="utf-8")),
         )
 
     return run
@@ -240,7 +241,7 @@ def test_bare_host_gets_the_driver_and_is_checked(play: Play, tmp_path: Path) ->
     )
     assert done.returncode == 0, done.output
     assert done.calls == [*["gpu_facts"] * 2, "driver_plan", "driver_packages", "driver_load", "gpu_facts"]
-    assert done.reboot_needed is False
+    assert (done.reboot_needed, done.pending) == (False, False)
     assert "four gets NVIDIA driver 595.71.05 with the open kernel module for kernel 5.14.0-1.el9.x86_64" in done.output
     assert "+nvidia-driver-cuda 1" in done.output
     assert "blacklist nouveau" in (tmp_path / "nouveau.conf").read_text(encoding="utf-8")
@@ -259,6 +260,7 @@ def test_bare_host_in_check_mode_shows_the_plan_and_does_not_fail(play: Play, tm
     done = play(answers, "--check", "--diff")
     assert done.returncode == 0, done.output
     assert done.calls == [*["gpu_facts"] * 2, "driver_plan", "driver_packages"]
+    assert done.pending is True
     assert "four would get NVIDIA driver 595.71.05" in done.output
     assert "+nvidia-driver-cuda 1" in done.output
     assert not (tmp_path / "nouveau.conf").exists()
