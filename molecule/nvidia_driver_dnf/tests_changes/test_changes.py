@@ -66,7 +66,7 @@ def test_nothing_to_do_takes_no_lock(host: Host, role: Callable[..., str]) -> No
     ("options", "words"),
     [
         ({"repository_key_fingerprint": OTHER, "branch": "595"}, [OTHER, "fingerprint"]),
-        ({"repository_url": "file:/srv/nowhere"}, ["/srv/nowhere/rhel9/x86_64/D42D0685.pub"]),
+        ({"repository_url": "file:/srv/nowhere"}, ["/srv/nowhere/rhel9/x86_64/repodata/repomd.xml", "as it was"]),
     ],
 )
 def test_refusals_leave_the_host_as_it_was(
