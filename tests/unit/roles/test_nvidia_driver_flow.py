@@ -174,10 +174,15 @@ def play(tmp_path: Path) -> Play:
         ]
         last = {
             "ansible.builtin.copy": {
-                "content": "{{ [nvidia_driver_reboot_needed | default('?'), nvidia_driver_pending | default('?')] | to_json }}",
+                "content": "{{ facts | to_json }}",
                 "dest": f"{tmp_path}/facts",
             },
             "check_mode": False,
+            "vars": {
+                "facts": [
+                    f"{{{{ nvidia_driver_{name} | default('unknown') }}}}" for name in ("reboot_needed", "pending")
+                ]
+            },
         }
         playbook = [{"hosts": "all", "gather_facts": False, "tasks": [{"block": tasks, "always": [last]}]}]
         (tmp_path / "play.yml").write_text(yaml.safe_dump(playbook), encoding="utf-8")
