@@ -178,7 +178,7 @@ from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_transaction
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record, _driver_transaction
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt import AptReader
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_transaction import AptWriter
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import HostDkms
@@ -218,7 +218,7 @@ def host_of(module: AnsibleModule) -> _driver_transaction.Host:
         reader=reader,
         writer=writer,
         dkms=HostDkms(run, log, HostFiles(), system.machine, kept),
-        records=_driver_transaction.RecordFile(options["record"]),
+        records=_driver_record.RecordFile(options["record"]),
         say=log.say,
         running=system.release,
     )
@@ -268,11 +268,11 @@ def main() -> None:
     host = host_of(module)
     try:
         if options["state"] == "present":
-            plan = _driver_transaction.Plan.of(options["plan"])
+            plan = _driver_record.Plan.of(options["plan"])
             outcome = _driver_transaction.present(host, plan, hold=options["hold"], check=module.check_mode)
         else:
             outcome = _driver_transaction.absent(host, check=module.check_mode)
-    except (_driver_transaction.PlanError, PackageError, OSError) as error:
+    except (_driver_record.PlanError, PackageError, OSError) as error:
         outcome = _driver_transaction.failed(error)
     result = result_of(outcome, options["log"])
     if outcome.trouble:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_transaction as driver
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import Build, Failure
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import (
@@ -200,16 +201,16 @@ class System:
 
 
 class Records:
-    def __init__(self, record: driver.Record | None = None) -> None:
+    def __init__(self, record: _driver_record.Record | None = None) -> None:
         self.record = record
         self.reserved = False
         self.full = False
 
-    def read(self) -> driver.Record | None:
+    def read(self) -> _driver_record.Record | None:
         return self.record
 
-    def write(self, record: driver.Record) -> None:
-        self.record = driver.Record.of(record.as_json())
+    def write(self, record: _driver_record.Record) -> None:
+        self.record = _driver_record.Record.of(record.as_json())
         assert self.record == record
 
     def remove(self) -> None:
@@ -229,9 +230,9 @@ def host(system: System, records: Records) -> driver.Host:
     return driver.Host(system, system, system, records, system.said.append, "6.1.0-1-amd64")
 
 
-def plan(version: str, *, remove: t.Sequence[str] = (), **more: t.Any) -> driver.Plan:
+def plan(version: str, *, remove: t.Sequence[str] = (), **more: t.Any) -> _driver_record.Plan:
     branch = version.split(".", maxsplit=1)[0]
-    return driver.Plan(
+    return _driver_record.Plan(
         satisfied=False,
         source="nvidia",
         branch=branch,
@@ -264,7 +265,7 @@ def test_a_first_installation_is_built_held_and_recorded() -> None:
     assert {name for name, one in system.packages.items() if one.held} == set(FAMILY)
     record = records.record
     assert record is not None
-    assert record == driver.Record(
+    assert record == _driver_record.Record(
         source="nvidia",
         branch="580",
         driver_version="580.159.04",
@@ -637,27 +638,27 @@ PLAN = {
 
 
 def test_a_plan_is_read() -> None:
-    read = driver.Plan.of({**PLAN, "ways_out": ["x"], "unhold": ["d"], "repair": True, "more": 1})
+    read = _driver_record.Plan.of({**PLAN, "ways_out": ["x"], "unhold": ["d"], "repair": True, "more": 1})
     assert read.packages == (Package("a", "1"),)
     assert read.transaction.change == (Change("b", "1", "2"),)
     assert (read.ways_out, read.unhold, read.repair) == (("x",), ("d",), True)
-    assert driver.Plan.of(PLAN).ways_out == ()
+    assert _driver_record.Plan.of(PLAN).ways_out == ()
 
 
 @pytest.mark.parametrize("key", sorted(PLAN))
 def test_what_is_no_plan(key: str) -> None:
-    with pytest.raises(driver.PlanError, match=f"plan is not what cudahub.gpu.driver_plan returns: '{key}'"):
-        driver.Plan.of({name: value for name, value in PLAN.items() if name != key})
+    with pytest.raises(_driver_record.PlanError, match=f"plan is not what cudahub.gpu.driver_plan returns: '{key}'"):
+        _driver_record.Plan.of({name: value for name, value in PLAN.items() if name != key})
 
 
 def test_a_record_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "lib" / "record.json"
-    records = driver.RecordFile(str(file))
+    records = _driver_record.RecordFile(str(file))
     assert records.read() is None
-    record = driver.Record(
+    record = _driver_record.Record(
         source="nvidia",
         installed=("a",),
-        pending=driver.Pending(frozenset({"a", "b"}), {"b": driver.Was("1", "installed", True, False)}),
+        pending=_driver_record.Pending(frozenset({"a", "b"}), {"b": _driver_record.Was("1", "installed", True, False)}),
     )
     records.write(record)
     assert records.read() == record
@@ -665,7 +666,7 @@ def test_a_record_in_a_file(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
     assert [path.name for path in file.parent.iterdir()] == ["record.json"]
     records.reserve()
-    assert file.with_name("record.json.reserve").stat().st_size == driver.RESERVE
+    assert file.with_name("record.json.reserve").stat().st_size == _driver_record.RESERVE
     records.release()
     records.release()
     records.remove()
@@ -676,8 +677,8 @@ def test_a_record_in_a_file(tmp_path: Path) -> None:
 def test_what_is_no_record(tmp_path: Path, text: str) -> None:
     file = tmp_path / "record.json"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(driver.PlanError, match=r"The record .*record.json can't be read: it is not a record"):
-        driver.RecordFile(str(file)).read()
+    with pytest.raises(_driver_record.PlanError, match=r"The record .*record.json can't be read: it is not a record"):
+        _driver_record.RecordFile(str(file)).read()
 
 
 @pytest.mark.parametrize(
@@ -685,7 +686,7 @@ def test_what_is_no_record(tmp_path: Path, text: str) -> None:
     [
         (PackageError("lock", "It is busy"), "lock", "It is busy."),
         (PackageError("signature", "No."), "download", "No."),
-        (driver.PlanError("bad plan"), "package_manager", "bad plan."),
+        (_driver_record.PlanError("bad plan"), "package_manager", "bad plan."),
         (
             OSError(errno.EACCES, "Permission denied", "/var/log/x"),
             "package_manager",

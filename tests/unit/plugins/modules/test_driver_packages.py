@@ -16,6 +16,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_transaction as driver
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import Build
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Change, Package, PackageError, Transaction
@@ -108,7 +109,7 @@ def test_every_failure_kind_is_documented() -> None:
     ("outcome", "message"),
     [
         (PackageError("lock", "It is busy"), "It is busy."),
-        (driver.PlanError("The record is bad"), "The record is bad."),
+        (_driver_record.PlanError("The record is bad"), "The record is bad."),
         (OSError(30, "Read-only file system", "/var/log/x"), "/var/log/x can't be written: Read-only file system"),
     ],
 )
