@@ -96,7 +96,10 @@ def test_hosts_without_gpu_or_driver_are_refused(play: Play, arguments: list[str
         ("nvidia_driver_minimum_version=595.10", "asks for 595.10 or newer"),
         ("nvidia_driver_minimum_version=v580", "which is not the version of a driver"),
         ('{"nvidia_driver_minimum_version": 580}', 'write one like "580" or "580.95.05", in quotes'),
-        ("nvidia_driver_source=runfile", "value of nvidia_driver_source must be one of: nvidia, distro, preinstalled, got: runfile"),
+        (
+            "nvidia_driver_source=runfile",
+            "nvidia_driver_source must be one of: nvidia, distro, preinstalled, got: runfile",
+        ),
         ("_nvidia_driver_os=Plan9-4", "which role nvidia_driver does not support: it supports Debian-12, Debian-13, "),
     ],
 )
