@@ -92,6 +92,7 @@ class Outcome:
 class _Work:
     """What is left to do of a plan."""
 
+    repair: bool
     packages: bool
     remove: tuple[str, ...]
     kernels: tuple[str, ...]
@@ -100,7 +101,7 @@ class _Work:
 
     @property
     def nothing(self) -> bool:
-        return not (self.packages or self.kernels or self.hold or self.unhold)
+        return not (self.repair or self.packages or self.kernels or self.hold or self.unhold)
 
 
 class _FailedError(Exception):
@@ -123,9 +124,7 @@ def present(host: Host, plan: Plan, *, hold: bool, check: bool) -> Outcome:
         return Outcome(changed=False, builds=builds)
     if check:
         planned = plan.transaction if work.packages else Transaction()
-        return Outcome(
-            True, planned, _listing(now, _names(planned, work)), _foreseen(now, planned, work, plan, hold), builds
-        )
+        return Outcome(True, planned, _listing(now, _names(planned, work)), _foreseen(now, planned, work, hold), builds)
     return _Present(host, plan, hold, record or Record(), now, work).run()
 
 
@@ -145,7 +144,7 @@ def _work(
     broken = any(one.broken and is_family(name) for name, one in now.items())
     packages = missing or broken or bool(remove)
     hold_now, unhold_now = ((), ()) if packages else _holds(plan, hold, now, record)
-    return _Work(packages, remove, _not_built(plan, builds), hold_now, unhold_now)
+    return _Work(plan.repair, packages, remove, _not_built(plan, builds), hold_now, unhold_now)
 
 
 def _not_built(plan: Plan, builds: t.Iterable[Build]) -> tuple[str, ...]:
@@ -158,7 +157,7 @@ def _holds(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The packages to hold and to hold no more: the driver's own in its version, and what we held before."""
     wanted = (
-        {name for name, one in now.items() if one.present and not one.broken and in_family(name, plan.version)}
+        {name for name, one in now.items() if one.present and not one.broken and in_family(name, one.version)}
         if hold
         else set()
     )
@@ -188,7 +187,7 @@ def _line(name: str, version: str, *, held: bool, state: str = "installed") -> s
     return f"{name} {version}{'' if state == 'installed' else f' {state}'}{' held' if held else ''}\n"
 
 
-def _foreseen(now: t.Mapping[str, Installed], transaction: Transaction, work: _Work, plan: Plan, hold: bool) -> str:
+def _foreseen(now: t.Mapping[str, Installed], transaction: Transaction, work: _Work, hold: bool) -> str:
     """The listing after a transaction that is not done."""
     versions = {one.name: one.version for one in now.values() if one.present and one.name in _names(transaction, work)}
     versions.update({one.name: one.version for one in transaction.install})
@@ -197,7 +196,7 @@ def _foreseen(now: t.Mapping[str, Installed], transaction: Transaction, work: _W
         versions.pop(one.name, None)
 
     def is_held(name: str) -> bool:
-        if hold and in_family(name, plan.version):
+        if hold and in_family(name, versions[name]):
             return True
         return name in now and now[name].held and name not in work.unhold
 
@@ -285,7 +284,7 @@ class _Present:
     def _change(self) -> None:
         broken = {name for name, one in self._start.items() if one.broken}
         going = {one.name for one in self._transaction.remove} | {one.name for one in self._transaction.change}
-        if broken - going or (self._plan.repair and not self._work.packages):
+        if broken - going or (self._work.repair and not self._work.packages):
             self._repair()
         if self._work.packages and broken:
             self._apply_all_by_name()
@@ -295,9 +294,7 @@ class _Present:
     def _apply_all_by_name(self) -> None:
         """Apply with dependencies named, too: where some are unmet, the package manager resolves nothing by itself."""
         asked = {one.name: one.version for one in self._plan.packages}
-        wanted = {
-            name: one.version for name, one in self._start.items() if one.broken and in_family(name, self._plan.version)
-        }
+        wanted = {name: one.version for name, one in self._start.items() if one.broken and in_family(name, one.version)}
         wanted.update({one.name: one.version for one in self._transaction.install})
         wanted.update({one.name: one.new for one in self._transaction.change})
         for one in self._transaction.remove:

@@ -354,6 +354,23 @@ def test_a_hold_of_the_user_survives() -> None:
     assert records.record.held == ()
 
 
+def test_only_what_carries_the_drivers_version_is_held() -> None:
+    system, records = fresh()
+    system.put("nvidia-kernel-common", "20240109+1")
+    have(system, records)
+    assert {name for name, one in system.packages.items() if one.held} == set(FAMILY)
+
+
+def test_a_package_that_was_interrupted_is_configured_though_it_is_not_the_drivers() -> None:
+    system, records = fresh()
+    have(system, records)
+    system.put("cups", "2", "unpacked")
+    outcome = have(system, records, repair=True)
+    assert outcome.trouble is None
+    assert system.packages["cups"].state == "installed"
+    assert len(system.called("apply")) == 1
+
+
 def test_a_module_that_does_not_compile_the_first_time() -> None:
     system, records = fresh()
     system.does_not_compile = {"590.48.01"}
