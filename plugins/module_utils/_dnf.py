@@ -265,6 +265,8 @@ class Answer:
 
     new: tuple[tuple[Row, int], ...]
     gone: tuple[tuple[Row, int], ...]
+    kept: tuple[Row, ...]
+    """What stays of packages that are gone in another version, as an interrupted transaction leaves them."""
     download_bytes: int
     streams: t.Mapping[str, tuple[str, str]]
     """Streams before and after, by module, of the modules that the packages are of."""
@@ -275,17 +277,18 @@ class Answer:
             return tuple((Row(name, version, arch), int(size)) for name, arch, version, size in answer[key])
 
         streams = {module: (str(old), str(new)) for module, (old, new) in answer["streams"].items()}
-        return cls(rows("new"), rows("gone"), int(answer["download"]), streams)
+        kept = tuple(Row(name, version, arch) for name, arch, version in answer["kept"] if not is_installonly(name))
+        return cls(rows("new"), rows("gone"), kept, int(answer["download"]), streams)
 
     def transaction(self) -> Transaction:
         """The same by name. What is installed beside other versions of itself counts as installed."""
         gone = {(row.name, row.arch): row for row, _size in self.gone}
         install, change = set(), set()
-        for row, _size in self.new:
+        for row in (*(new for new, _size in self.new), *self.kept):
             old = gone.pop((row.name, row.arch), None)
-            if old is None:
+            if old is None and row not in self.kept:
                 install.add(Package(row.name, row.version))
-            elif old.version != row.version:
+            elif old is not None and old.version != row.version:
                 change.add(Change(row.name, old.version, row.version))
         return Transaction(
             install=tuple(sorted(install, key=lambda package: package.name)),

@@ -150,10 +150,12 @@ class Transaction(Command):
     def run_resolved(self):
         transaction = self.base.transaction
         new, gone = list(transaction.install_set), list(transaction.remove_set)
+        same = self.base.sack.query().installed().filter(name=sorted({package.name for package in gone}))
         self.answer(
             {
                 "new": [[package.name, package.arch, package.evr, package.installsize] for package in new],
                 "gone": [[package.name, package.arch, package.evr, package.installsize] for package in gone],
+                "kept": [[package.name, package.arch, package.evr] for package in same if package not in gone],
                 "download": sum(package.downloadsize for package in new),
                 "streams": self.streams,
             }

@@ -43,6 +43,8 @@ bash\t0:5.1.8-9.el9\tx86_64
 """
 
 
+NOTHING: dict[str, Any] = {"new": [], "gone": [], "kept": [], "download": 0, "streams": {}}
+
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
@@ -303,6 +305,7 @@ def test_a_transaction_is_tried_without_changing_anything() -> None:
             ["nvidia-driver-cuda", "x86_64", "3:580.95.05-1.el9", 400],
             ["kmod-nvidia-open-dkms", "x86_64", "3:580.95.05-1.el9", 90],
         ],
+        "kept": [],
         "download": 4711,
         "streams": {"nvidia-driver": ["580-open", "595-dkms"]},
     }
@@ -330,6 +333,7 @@ def test_the_same_package_in_two_architectures_is_told_once() -> None:
     answer = {
         "new": [["libnvidia-ml", "x86_64", "3:2-1", 1], ["libnvidia-ml", "i686", "3:2-1", 1]],
         "gone": [["libnvidia-ml", "x86_64", "3:1-1", 1], ["libnvidia-ml", "i686", "3:1-1", 1]],
+        "kept": [],
         "download": 2,
         "streams": {},
     }
@@ -339,13 +343,30 @@ def test_the_same_package_in_two_architectures_is_told_once() -> None:
     )
 
 
+def test_what_an_interrupted_transaction_left_in_two_versions_changes_to_the_one_that_stays() -> None:
+    answer = {
+        **NOTHING,
+        "gone": [
+            ["libnvidia-ml", "x86_64", "3:580.159.04-1.el9", 1],
+            ["kmod-nvidia-latest-dkms", "x86_64", "3:580.159.04-1.el9", 1],
+        ],
+        "kept": [["libnvidia-ml", "x86_64", "3:580.95.05-1.el9"]],
+    }
+    assert _dnf.Answer.parse(answer).transaction() == Transaction(
+        change=(Change("libnvidia-ml", "3:580.159.04-1.el9", "3:580.95.05-1.el9"),),
+        remove=(Package("kmod-nvidia-latest-dkms", "3:580.159.04-1.el9"),),
+        download_bytes=0,
+        disk_bytes=-2,
+    )
+
+
 def test_locks_of_the_driver_are_left_aside_and_all_others_heeded() -> None:
-    host = Host(("cudahub-transaction", answering({"new": [], "gone": [], "download": 0, "streams": {}})))
+    host = Host(("cudahub-transaction", answering(NOTHING)))
     reader(host, {_dnf.VERSIONLOCK_LIST: LOCK_LIST}).simulate([], [], None)
     assert host.texts["versionlock.list"] == "kernel-devel-0:5.14.0-503.11.1.el9_5.*\n"
     (option,) = (word for word in host.commands[0] if word.startswith("--setopt=pluginconfpath="))
     assert option.startswith("--setopt=pluginconfpath=/etc/dnf/plugins,/")
-    host = Host(("cudahub-transaction", answering({"new": [], "gone": [], "download": 0, "streams": {}})))
+    host = Host(("cudahub-transaction", answering(NOTHING)))
     reader(host, {_dnf.VERSIONLOCK_LIST: "kernel-devel\n"}).simulate([], [], None)
     assert not any("pluginconfpath" in word for word in host.commands[0])
 
@@ -387,7 +408,7 @@ def test_only_dnf_4_is_taken_for_dnf(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 
-NOTHING: dict[str, Any] = {"new": [], "gone": [], "download": 0, "streams": {}}
+
 LOCKED_OUTPUT = (
     "RPMDB already locked by 1775\n  The application with PID 1775 is: dnf\n    Memory : 1.6 M RSS (2.5 MB VSZ)\n"
 )
