@@ -14,9 +14,10 @@ description:
     built the kernel module for every kernel of the plan, and holds exactly the driver's packages that are then
     installed.
   - If the transaction or a build fails, the packages are as before when the module ends, with the same versions,
-    states and holds. Its message is one sentence that says why, for a failed build with the compiler's own first error,
-    where the log is, and the ways out.
+    states and holds. Its message says in one sentence why it failed, for a failed build with the compiler's own first
+    error. Where the log is, what the ways out are, and how the packages are left follow in sentences of their own.
   - A run that was killed in the middle is finished by the next one. It still knows what was there before.
+  - Runs with the same O(record) wait for each other, except in check mode.
   - What the host had before the first run is kept in O(record), so that O(state=absent) takes away what this module
     brought and nothing else.
   - No repository is set up and nothing is loaded or rebooted, see role P(cudahub.gpu.nvidia_driver#role) for that.
@@ -58,7 +59,8 @@ options:
     default: true
   lock_timeout:
     description:
-      - How many seconds to wait for the lock of the package manager while another process holds it.
+      - How many seconds to wait for another run of this module, and then for the lock of the package manager, while
+        another process holds it.
     type: int
     default: 300
   log:
@@ -69,7 +71,8 @@ options:
     default: /var/log/cudahub/nvidia_driver.log
   record:
     description:
-      - The file that keeps what was there before.
+      - The file that keeps what was there before. Beside it, files with C(.lock) and C(.reserve) after its name are
+        there while the module runs. Its directory is removed when nothing is left in it.
     type: path
     default: /var/lib/cudahub/nvidia_driver.json
 seealso:
@@ -172,13 +175,18 @@ failure:
   sample: null
 """
 
+import contextlib
 import os
 import typing as t
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record, _driver_transaction
+from ansible_collections.cudahub.gpu.plugins.module_utils import (
+    _driver_record,
+    _driver_transaction,
+    _run_lock,
+)
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt import AptReader
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_transaction import AptWriter
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import HostDkms
@@ -266,12 +274,17 @@ def main() -> None:
     if os.geteuid() != 0 and not module.check_mode:
         module.fail_json(msg="Packages can only be changed by root: run the task with become: true.")
     host = host_of(module)
+    alone: t.ContextManager[None] = contextlib.nullcontext()
+    if not module.check_mode:
+        alone = _run_lock.exclusive(options["record"], options["lock_timeout"], host.say)
     try:
         if options["state"] == "present":
             plan = _driver_record.Plan.of(options["plan"])
-            outcome = _driver_transaction.present(host, plan, hold=options["hold"], check=module.check_mode)
+            with alone:
+                outcome = _driver_transaction.present(host, plan, hold=options["hold"], check=module.check_mode)
         else:
-            outcome = _driver_transaction.absent(host, check=module.check_mode)
+            with alone:
+                outcome = _driver_transaction.absent(host, check=module.check_mode)
     except (_driver_record.PlanError, PackageError, OSError) as error:
         outcome = _driver_transaction.failed(error)
     result = result_of(outcome, options["log"])

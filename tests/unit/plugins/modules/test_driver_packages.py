@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import typing as t
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +42,20 @@ OUTCOME = driver.Outcome(
     builds=(Build("nvidia", "580.159.04", "6.1.0", "x86_64", "installed"), Build("nvidia", "1", None, None, "added")),
     kept={"dkms": "zfs-dkms needs it"},
 )
+HOLDER = """
+import sys
+from ansible_collections.cudahub.gpu.plugins.module_utils._run_lock import exclusive
+with exclusive(sys.argv[1], 0, print):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 TROUBLE = driver.Trouble("dkms", "It does not compile.", "x" * 10_000)
+
+
+@pytest.fixture(autouse=True)
+def _folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Log and record are not those of this machine."""
+    monkeypatch.chdir(tmp_path)
 
 
 def run(
@@ -60,7 +75,8 @@ def run(
     monkeypatch.setattr(driver, "absent", result)
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setattr(driver_packages.AnsibleModule, "get_bin_path", lambda _self, name, **_more: f"/usr/bin/{name}")
-    with patch_module_args({"state": "present", "plan": PLAN, **params}), pytest.raises(SystemExit) as ended:
+    paths = {"log": str(Path.cwd() / "log" / "driver.log"), "record": str(Path.cwd() / "lib" / "driver.json")}
+    with patch_module_args({"state": "present", "plan": PLAN, **paths, **params}), pytest.raises(SystemExit) as ended:
         driver_packages.main()
     return int(ended.value.code or 0), json.loads(capsys.readouterr().out)
 
@@ -96,7 +112,7 @@ def test_success(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         assert result["changed"] is True
         assert result["failure"] is None
         assert result["diff"] == {"before": OUTCOME.before, "after": OUTCOME.after}
-        assert result["log"] == "/var/log/cudahub/nvidia_driver.log"
+        assert result["log"] == str(Path.cwd() / "log" / "driver.log")
 
 
 def test_every_failure_kind_is_documented() -> None:
@@ -137,6 +153,30 @@ def test_bad_parameters(
     code, result = run(monkeypatch, capsys, **params)
     assert code == 1
     assert message in result["msg"]
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_only_one_run_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, state: str
+) -> None:
+    record = str(tmp_path / "lib" / "driver.json")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, record],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        code, result = run(monkeypatch, capsys, state=state, record=record, lock_timeout=0)
+        assert code == 1
+        assert result["failure"]["kind"] == "lock"
+        assert f"process {other.pid}, was not done within 0 s" in result["msg"]
+        assert result["changed"] is False
+        assert run(monkeypatch, capsys, state=state, record=record, _ansible_check_mode=True)[0] == 0
+        other.communicate()
+    assert run(monkeypatch, capsys, state=state, record=record, lock_timeout=0)[0] == 0
 
 
 def test_check_mode_needs_no_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One run at a time: what one run brings must not be what another one's rollback takes away."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import typing as t
+from pathlib import Path
+
+from ._packages import PackageError
+
+POLL = 0.5
+"""Seconds between two looks at a lock that another process holds."""
+
+_OTHER = "nother run that changes the driver's packages"
+
+
+@contextlib.contextmanager
+def exclusive(record: str, timeout: int, say: t.Callable[[str], None]) -> t.Iterator[None]:
+    """Keep other runs with the same record out. The end of this process, of whatever kind, ends the lock.
+
+    Raises PackageError("lock") when another run has not ended within ``timeout`` seconds, OSError when the record's
+    directory can't be written.
+    """
+    path = Path(f"{record}.lock")
+    with _locked(path, time.monotonic() + timeout, timeout, say) as file:
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            _remove_empty(path.parent)
+
+
+def _locked(path: Path, deadline: float, timeout: int, say: t.Callable[[str], None]) -> t.IO[str]:
+    told = False
+    while True:
+        file = _opened(path)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = file.read().strip()
+            file.close()
+        else:
+            if _is_at(file, path):
+                file.truncate(0)
+                return file
+            file.close()
+            continue
+        who = f"{_OTHER}, process {holder}" if holder else _OTHER
+        if time.monotonic() >= deadline:
+            raise PackageError(
+                "lock",
+                f"A{who}, was not done within {timeout} s: wait until it is, or end it, and run this again",
+            )
+        if not told and holder:
+            say(f"Waiting for a{who}")
+            told = True
+        time.sleep(POLL)
+
+
+def _opened(path: Path) -> t.IO[str]:
+    while True:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        # a run that ends may have removed the empty directory in between
+        with contextlib.suppress(FileNotFoundError):
+            return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+", encoding="utf-8")
+
+
+def _is_at(file: t.IO[str], path: Path) -> bool:
+    """Whether an open file is still the one of this name: the run before deletes it when it ends."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a directory that holds nothing; one that can't be removed is not empty, or not ours."""
+    with contextlib.suppress(OSError):
+        directory.rmdir()
