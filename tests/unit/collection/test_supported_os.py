@@ -23,12 +23,14 @@ SYSTEMS = {
     ("RedHat", "8.10", "RedHat"): "RedHat-8",
     ("AlmaLinux", "9.6", "RedHat"): "RedHat-9",
     ("Rocky", "10.0", "RedHat"): "RedHat-10",
+    ("CentOS", "10", "RedHat"): "RedHat-10",  # Stream
 }
 OTHERS = [
     ("Debian", "11.11", "Debian"),
     ("Ubuntu", "20.04", "Debian"),
     ("Ubuntu", "24.10", "Debian"),
     ("Linux Mint", "22", "Debian"),
+    ("OracleLinux", "9.6", "RedHat"),
     ("Fedora", "43", "RedHat"),
     ("Amazon", "2023", "RedHat"),
     ("RedHat", "7.9", "RedHat"),
@@ -86,7 +88,7 @@ def name_of(system: tuple[str, str, str]) -> str:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-@pytest.mark.parametrize(("system", "expected"), SYSTEMS.items(), ids=SYSTEMS.values())
+@pytest.mark.parametrize(("system", "expected"), SYSTEMS.items(), ids=[name_of(system) for system in SYSTEMS])
 def test_supported(role: Path, system: tuple[str, str, str], expected: str, chosen: dict[str, dict[str, Any]]) -> None:
     assert chosen[name_of(system)][role.name] == {"os": expected, "supported": True}
     assert (role / "vars" / f"{expected}.yml").is_file()
