@@ -22,7 +22,17 @@ from ._branches import (
     LAST_BRANCH,
     generation,
 )
-from ._driver_packages import ARCHITECTURES, DRIVER_VERSION, NAMES, SUPPORTED, Gpu, Gpus, Notice, RefusedError
+from ._driver_packages import (
+    ARCHITECTURES,
+    DRIVER_VERSION,
+    NAMES,
+    REBUILDS,
+    SUPPORTED,
+    Gpu,
+    Gpus,
+    Notice,
+    RefusedError,
+)
 from ._version import parse_version
 
 if t.TYPE_CHECKING:
@@ -109,10 +119,6 @@ def check_wish(system: System, wish: Wish, gpus: Gpus) -> list[Notice]:
 
 
 def _check_system(system: System, wish: Wish) -> t.Iterator[Notice]:
-    if system.release not in SUPPORTED.get(system.distribution, ()):
-        yield unknown_os(f"{NAMES.get(system.distribution, system.distribution)} {system.release}")
-    if system.architecture not in ARCHITECTURES:
-        yield unknown_architecture(system.architecture)
     if system.distribution == "rhel" and wish.source == "distro":
         yield Notice(
             "no_driver_in_source",
@@ -128,7 +134,10 @@ def _check_system(system: System, wish: Wish) -> t.Iterator[Notice]:
 
 def unknown_os(name: str) -> Notice:
     """The refusal of an operating system that no table knows."""
-    known = _series(f"{NAMES[one]} {_series(releases)}" for one, releases in SUPPORTED.items())
+    known = _series(
+        f"{NAMES[one]} {f'({REBUILDS}) ' if one == 'rhel' else ''}{_series(releases)}"
+        for one, releases in SUPPORTED.items()
+    )
     return Notice("unknown_os", f"{name} is none of the systems for which the driver's packages are known: {known}")
 
 

@@ -34,6 +34,8 @@ SUPPORTED: t.Mapping[Distribution, tuple[str, ...]] = {
 }
 ARCHITECTURES = ("x86_64", "aarch64")
 NAMES: t.Mapping[Distribution, str] = {"debian": "Debian", "ubuntu": "Ubuntu", "rhel": "Enterprise Linux"}
+REBUILDS = "Red Hat, Rocky Linux, AlmaLinux, CentOS Stream"
+"""Which Enterprise Linux."""
 
 FAMILY = re.compile(
     r"(?!nvidia-(?:container|docker|cuda-(?!mps)|cudnn|nsight|fs-dkms|gds|cg-|detect$|opencl-dev|openjdk|primus|prime$"
@@ -118,7 +120,6 @@ class Offer:
     version: str
     kernel_module: KernelModule
     packages: tuple[Package, ...]
-    module_stream: str | None = None
     lacks: tuple[str, ...] = ()
     """What was asked for and doesn't exist in this version, as clauses: such an offer is never chosen."""
     layout: int = 0
@@ -231,11 +232,10 @@ _LAYOUTS: t.Mapping[tuple[Distribution, Source], tuple[_Layout, ...]] = {
             required=("nvidia-driver-cuda",),
             optional=("nvidia-persistenced", "nvidia-modprobe"),
             display={"open": "nvidia-open", "proprietary": "cuda-drivers"},
-            fabric_manager=_FABRIC_MANAGERS,
+            fabric_manager=("nvidia-fabricmanager", "nvidia-fabric-manager"),
         ),
     ),
 }
-_RELEASES_WITH_MODULE_STREAMS = (("rhel", "8"), ("rhel", "9"))
 
 
 def is_family(name: str) -> bool:
@@ -268,7 +268,7 @@ def offers(system: System, wish: Wish, available: Available) -> list[Offer]:
         for place, layout in enumerate(_LAYOUTS.get((system.distribution, wish.source), ()))
         for flavour in _FLAVOURS
         for name in _matching(layout.modules[flavour], available)
-        for offer in _offers_of(system, wish, available, layout, place, flavour, name)
+        for offer in _offers_of(wish, available, layout, place, flavour, name)
     ]
     return sorted(found, key=lambda offer: (parse_version(offer.version), -offer.layout), reverse=True)
 
@@ -279,7 +279,6 @@ def _matching(template: str, names: t.Iterable[str]) -> list[str]:
 
 
 def _offers_of(
-    system: System,
     wish: Wish,
     available: Available,
     layout: _Layout,
@@ -319,16 +318,18 @@ def _offers_of(
             version=version,
             kernel_module=flavour,
             packages=(*packages, *(package for package in optional if package)),
-            module_stream=_module_stream(system, branch, flavour),
             lacks=lacks,
             layout=place,
         )
 
 
 def _no_fabric_manager(names: t.Sequence[str], branch: str, available: Available) -> str:
-    versions = [upstream(full) for name in names for full in available.get(name, ())]
-    others = sorted({one for one in versions if one.split(".")[0] == branch}, key=parse_version, reverse=True)
-    return f"{(*names, 'nvidia-fabricmanager')[0]} {f'only in {others[0]}' if others else 'in none of its branch'}"
+    others = [(upstream(full), name) for name in names for full in available.get(name, ())]
+    of_branch = [other for other in others if other[0].split(".")[0] == branch]
+    if not of_branch:
+        return f"{(*names, 'nvidia-fabricmanager')[0]} in none of its branch"
+    newest, name = max(of_branch, key=lambda other: parse_version(other[0]))
+    return f"{name} only in {newest}"
 
 
 def _exact(name: str, version: str, available: Available) -> Package | None:
@@ -352,12 +353,6 @@ def _pinning(branch: str, version: str | None, available: Available) -> Package 
         if versions:
             return Package(f"{_PINNING}{suffix}", versions[0])
     return None
-
-
-def _module_stream(system: System, branch: str, flavour: KernelModule) -> str | None:
-    if (system.distribution, system.release) not in _RELEASES_WITH_MODULE_STREAMS:
-        return None
-    return f"nvidia-driver:{branch}-{'open' if flavour == 'open' else 'dkms'}"
 
 
 def current(system: System, source: Source, installed: t.Mapping[str, Installed]) -> Current | None:

@@ -265,7 +265,7 @@ class _Planner:
                 unresolved.append((offer, f"held and to be changed: {', '.join(held)}"))
                 continue
             self._take(offer, wanted, transaction)
-            self.plan.module_stream = offer.module_stream or getattr(reader, "module_stream", None)
+            self.plan.module_stream = getattr(reader, "module_stream", None)
             explanation = _driver_choice.explain(wish, self.gpus, offers, found, offer, unresolved)
             self.plan.why += explanation.why
             self.outcome.warnings += explanation.warnings

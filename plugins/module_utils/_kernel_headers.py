@@ -32,9 +32,7 @@ def header_names(system: System, kernels: t.Sequence[str] | None) -> re.Pattern[
 def newest_kernel(system: System, installed: t.Mapping[str, Installed], available: Available) -> str | None:
     """The release of the newest kernel that is installed, else of that whose headers the system would install."""
     if system.distribution == "rhel":
-        present = [installed[name].version for name in ("kernel-core", "kernel", "kernel-devel") if name in installed]
-        versions = present or list(available.get("kernel-devel", ()))[:1]
-        return f"{_without_epoch(versions[0])}.{system.architecture}" if versions else None
+        return _newest_of_enterprise_linux(system, installed, available)
     for prefix in ("linux-image-", "linux-headers-"):
         releases = [
             name[len(prefix) :]
@@ -56,6 +54,26 @@ def newest_kernel(system: System, installed: t.Mapping[str, Installed], availabl
     return max(exact, key=_release_key, default=None)
 
 
+def _newest_of_enterprise_linux(
+    system: System, installed: t.Mapping[str, Installed], available: Available
+) -> str | None:
+    """A kernel of the flavour that runs comes before one of the other page size."""
+    runs = system.kernel.partition("+")[2]
+    flavours = sorted(("", "64k"), key=lambda flavour: flavour != runs)
+    for names in (("core", ""), ("devel",)):
+        for flavour in flavours:
+            for name in names:
+                package = installed.get("-".join(filter(None, ("kernel", flavour, name))))
+                if package is not None and package.present:
+                    return _release(system, package.version, flavour)
+    newest = next(iter(available.get("kernel-devel", ())), None)
+    return None if newest is None else _release(system, newest, "")
+
+
+def _release(system: System, version: str, flavour: str) -> str:
+    return f"{_without_epoch(version)}.{system.architecture}{f'+{flavour}' if flavour else ''}"
+
+
 def _is_whole_release(system: System, release: str) -> bool:
     """Whether it ends in a flavour, as ``6.8.0-90-generic`` does; ``6.8.0-90`` is what all flavours share."""
     if system.distribution == "debian":
@@ -71,11 +89,19 @@ def _without_epoch(version: str) -> str:
     return version.split(":", 1)[-1]
 
 
+def header_name(system: System, kernel: str) -> str:
+    """The package with the headers of a kernel; on Enterprise Linux with the release behind its name."""
+    if system.distribution != "rhel":
+        return f"linux-headers-{kernel}"
+    release, _plus, flavour = kernel.partition("+")
+    return f"kernel-{f'{flavour}-' if flavour else ''}devel-{release}"
+
+
 def has_headers(system: System, kernel: str, installed: t.Mapping[str, Installed], files: Files) -> bool:
     """Whether the headers of a kernel are there, from a package or as somebody built the kernel."""
     if files.exists(f"/lib/modules/{kernel}/build/Makefile"):
         return True
-    name = f"{'kernel-devel' if system.distribution == 'rhel' else 'linux-headers'}-{kernel}"
+    name = header_name(system, kernel)
     return name in installed and installed[name].present
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ._driver import DKMS, libraries, loaded
 from ._driver_choice import unknown_architecture, unknown_os
 from ._driver_packages import ARCHITECTURES, NAMES, SUPPORTED, Notice, RefusedError, System, in_family
-from ._kernel_headers import has_headers, header_packages
+from ._kernel_headers import has_headers, header_name, header_packages
 from ._packages import Package
 
 if t.TYPE_CHECKING:
@@ -22,6 +22,8 @@ if t.TYPE_CHECKING:
     from ._packages import ErrorKind, Installed, Transaction
     from ._pci import Files
 
+_ENTERPRISE_LINUX = frozenset({"rhel", "rocky", "almalinux", "centos"})
+"""What /etc/os-release calls them. Oracle's has another kernel, other distributions have other packages."""
 MIB = 1 << 20
 GIB = 1 << 30
 MODULES = 150 * MIB
@@ -106,7 +108,7 @@ def _distribution(values: t.Mapping[str, str]) -> Distribution | None:
     own = values.get("ID", "")
     if own in ("debian", "ubuntu"):
         return t.cast("Distribution", own)
-    return "rhel" if "rhel" in (own, *values.get("ID_LIKE", "").split()) else None
+    return "rhel" if own in _ENTERPRISE_LINUX else None
 
 
 def in_container(files: Files) -> bool:
@@ -174,17 +176,13 @@ def headers(
         Notice(
             "headers_missing",
             f"The headers of kernel {kernel}, for which the module is to be built, are neither installed nor offered "
-            f"by the package sources (package {_header_name(system, kernel)}): boot a kernel whose headers are "
+            f"by the package sources (package {header_name(system, kernel)}): boot a kernel whose headers are "
             "offered, or install them yourself",
         )
         for kernel in kernels
         if not has_headers(system, kernel, installed, files)
         and not header_packages(system, [kernel], {}, available, files)
     ]
-
-
-def _header_name(system: System, kernel: str) -> str:
-    return f"kernel-devel-{kernel}" if system.distribution == "rhel" else f"linux-headers-{kernel}"
 
 
 def dkms_missing(system: System, installed: t.Mapping[str, Installed], available: Available) -> list[Notice]:
@@ -403,13 +401,3 @@ def repository(kind: ErrorKind, url: str, reason: str, source: Source = "nvidia"
     trouble = _REPOSITORY_TROUBLE.get(kind, "can't be used")
     advice = (_REPOSITORY_ADVICE if source == "nvidia" else _ARCHIVE_ADVICE).get(kind, "look at the reason")
     return Notice("repository", f"The repository {url} {trouble} ({reason}): {advice}")
-
-
-def lock(holder: str | None, seconds: float) -> Notice:
-    """The refusal when the package manager's lock did not become free."""
-    by = f", held by {holder}" if holder else ""
-    return Notice(
-        "lock",
-        f"The package manager's lock did not become free within {seconds:g} s{by}: wait for its end and run this "
-        "again, or set nvidia_driver_lock_timeout higher",
-    )

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the sources of the driver offer on each supported system, with the names and versions that they use."""
+"""Synthetic package lists of the driver's sources on each supported system.
+
+The names of packages and the shape of their versions are those of the sources. Which versions are there is made up.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ def _nvidia_rhel(system: System, version: str) -> t.Iterator[tuple[str, str]]:
     names += ["nvidia-modprobe", "libnvidia-ml"]
     names += ["kmod-nvidia-latest-dkms", "cuda-drivers"] if _has_proprietary(version) else []
     yield from ((package, full) for package in names)
-    yield "nvidia-fabricmanager", f"{version}-1"
+    yield f"nvidia-fabric{'' if int(version[:3]) >= 580 else '-'}manager", f"{version}-1"
 
 
 def distro(system: System) -> Table:

@@ -229,19 +229,6 @@ def test_grace_hopper_needs_the_open_module() -> None:
     assert refusal(system, Wish("nvidia", kernel_module=PROPRIETARY), cards).code == "module_not_for_gpu"
 
 
-UNKNOWN = System("debian", "11", "riscv64", "5.10.0-1-riscv64")
-
-
-def test_unknown_system_and_architecture() -> None:
-    system_notice, architecture_notice = check_wish(UNKNOWN, Wish("nvidia"), gpus("Hopper"))
-    assert (system_notice.code, architecture_notice.code) == ("unknown_os", "unknown_architecture")
-    assert system_notice.message == (
-        "Debian 11 is none of the systems for which the driver's packages are known: Debian 12 and 13, "
-        "Ubuntu 22.04, 24.04 and 26.04 and Enterprise Linux 8, 9 and 10"
-    )
-    assert "riscv64, only for x86_64 and aarch64" in architecture_notice.message
-
-
 @pytest.mark.parametrize("release", ["8", "9", "10"])
 def test_enterprise_linux_has_no_driver_of_its_own(release: str) -> None:
     notice = refusal_of(check_wish(repositories.by("rhel", release), Wish("distro"), gpus("Hopper")))

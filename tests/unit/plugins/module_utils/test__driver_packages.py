@@ -185,20 +185,6 @@ def test_nvidia_repository_has_every_version_in_both_flavours_until_the_propriet
     assert found[0] == ("620.36.02", OPEN)
 
 
-@pytest.mark.parametrize(
-    ("distribution", "release", "version", "flavour", "stream"),
-    [
-        ("rhel", "8", "580.159.04", OPEN, "nvidia-driver:580-open"),
-        ("rhel", "9", "580.159.04", PROPRIETARY, "nvidia-driver:580-dkms"),
-        ("rhel", "9", "620.36.02", OPEN, "nvidia-driver:620-open"),
-        ("rhel", "10", "580.159.04", OPEN, None),
-        ("ubuntu", "24.04", "580.159.04", OPEN, None),
-    ],
-)
-def test_module_stream(distribution: str, release: str, version: str, flavour: str, stream: str | None) -> None:
-    assert offer_of(repositories.by(distribution, release), version, flavour).module_stream == stream
-
-
 DISPLAY = {
     ("debian", "580.159.04", OPEN): "nvidia-driver",
     ("debian", "620.36.02", OPEN): "nvidia-driver",
@@ -221,6 +207,15 @@ def test_display_adds_one_package(system: System) -> None:
             assert set(full.packages) - set(compute.packages) == {extra}
 
 
+@pytest.mark.parametrize("system", repositories.SYSTEMS, ids=repositories.name)
+def test_from_615_on_nothing_asks_for_the_metapackage_of_the_proprietary_module(system: System) -> None:
+    full = whole_version(system, "620.36.02")
+    available = {**repositories.nvidia(system), "cuda-drivers": (full,), "cuda-drivers-620": (full,)}
+    found = [one for one in offers(system, Wish("nvidia", display=True), available) if one.branch == "620"]
+    assert [one.kernel_module for one in found] == [OPEN]
+    assert not any(package.name.startswith("cuda-drivers") for package in found[0].packages)
+
+
 FABRIC_MANAGERS = {
     ("debian", "580.159.04"): Package("nvidia-fabricmanager", "580.159.04-1"),
     ("debian", "620.36.02"): Package("nvidia-fabricmanager", "620.36.02-1"),
@@ -228,6 +223,7 @@ FABRIC_MANAGERS = {
     ("ubuntu", "580.95.05"): Package("nvidia-fabricmanager", "580.95.05-0ubuntu1"),
     ("ubuntu", "620.36.02"): Package("nvidia-fabricmanager", "620.36.02-1ubuntu1"),
     ("rhel", "580.159.04"): Package("nvidia-fabricmanager", "580.159.04-1"),
+    ("rhel", "535.261.03"): Package("nvidia-fabric-manager", "535.261.03-1"),
 }
 
 
@@ -249,6 +245,13 @@ def test_fabric_manager_of_another_version_is_none() -> None:
     assert lacks["620.36.02"] == ("nvidia-fabricmanager only in 620.36.01",)
     assert lacks["595.71.05"] == ("nvidia-fabricmanager in none of its branch",)
     assert not any("fabricmanager" in package.name for one in found if one.lacks for package in one.packages)
+
+
+def test_the_fabric_manager_that_is_missing_is_named_as_the_repository_names_it() -> None:
+    system = repositories.by("rhel", "9")
+    available = {**repositories.nvidia(system), "nvidia-fabric-manager": ("535.54.03-1",)}
+    found = offers(system, Wish("nvidia", branch="535", fabric_manager=True), available)
+    assert {one.lacks for one in found if one.branch == "535"} == {("nvidia-fabric-manager only in 535.54.03",)}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ PLOW = {
     "kernel-devel-matched": ("5.14.0-570.22.1.el9_6", "5.14.0-570.12.1.el9_6"),
     "kernel-64k-devel": ("5.14.0-570.12.1.el9_6",),
 }
+ARM_KERNEL = "5.14.0-570.12.1.el9_6.aarch64"
+BOTH_SIZES = install(
+    Package("kernel-core", "5.14.0-570.22.1.el9_6"), Package("kernel-64k-core", "5.14.0-570.12.1.el9_6")
+)
+"""Kernels with pages of 4 KiB and of 64 KiB."""
 
 
 @pytest.fixture
@@ -111,6 +117,10 @@ def test_header_names(system: System, kernels: list[str] | None, names: list[str
         (EL9, {}, PLOW, "5.14.0-570.22.1.el9_6.x86_64"),
         (EL9, install(Package("kernel-core", "5.14.0-503.11.1.el9_5")), PLOW, "5.14.0-503.11.1.el9_5.x86_64"),
         (EL9_ARM, {}, {}, None),
+        (EL9_ARM, install(Package("kernel-64k-core", "5.14.0-570.12.1.el9_6")), PLOW, f"{ARM_KERNEL}+64k"),
+        (EL9_ARM, install(Package("kernel-64k-devel", "5.14.0-570.12.1.el9_6")), PLOW, f"{ARM_KERNEL}+64k"),
+        (EL9_ARM, BOTH_SIZES, PLOW, "5.14.0-570.22.1.el9_6.aarch64"),
+        (replace(EL9_ARM, kernel=f"{ARM_KERNEL}+64k"), BOTH_SIZES, PLOW, f"{ARM_KERNEL}+64k"),
     ],
 )
 def test_newest_kernel(
@@ -207,6 +217,20 @@ def test_newest_kernel(
             install(Package("kernel-devel-5.14.0-570.12.1.el9_6.x86_64", "5.14.0-570.12.1.el9_6")),
             PLOW,
             [],
+        ),
+        (
+            EL9_ARM,
+            f"{ARM_KERNEL}+64k",
+            install(Package(f"kernel-64k-devel-{ARM_KERNEL}", "5.14.0-570.12.1.el9_6")),
+            PLOW,
+            [],
+        ),
+        (
+            EL9_ARM,
+            f"{ARM_KERNEL}+64k",
+            install(Package(f"kernel-devel-{ARM_KERNEL}", "5.14.0-570.12.1.el9_6")),
+            PLOW,
+            [("kernel-64k-devel", "5.14.0-570.12.1.el9_6")],
         ),
     ],
 )

@@ -51,6 +51,7 @@ DEBIAN_RELEASE = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSI
         ('ID="rhel"\nVERSION_ID="8.10"\n', "rhel", "8"),
         ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n', "rhel", "9"),
         ("ID='almalinux'\nID_LIKE='rhel centos fedora'\nVERSION_ID='10.0'\n", "rhel", "10"),
+        ('NAME="CentOS Stream"\nID="centos"\nID_LIKE="rhel fedora"\nVERSION_ID="9"\n', "rhel", "9"),
     ],
 )
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -98,6 +99,22 @@ def test_read_system_from_the_vendors_file(tmp_path: Path, files: HostFiles) -> 
             "x86_64",
             "unknown_os",
             "Amazon Linux is none",
+        ),
+        (
+            'PRETTY_NAME="Oracle Linux Server 9.6"\nID="ol"\nID_LIKE="fedora"\nVERSION_ID="9.6"',
+            "x86_64",
+            "unknown_os",
+            (
+                "Oracle Linux Server 9.6 is none of the systems for which the driver's packages are known: Debian 12 "
+                "and 13, Ubuntu 22.04, 24.04 and 26.04 and Enterprise Linux (Red Hat, Rocky Linux, AlmaLinux, CentOS "
+                "Stream) 8, 9 and 10"
+            ),
+        ),
+        (
+            'NAME="Some Linux"\nID=some\nID_LIKE="rhel fedora"\nVERSION_ID="9.6"',
+            "x86_64",
+            "unknown_os",
+            "Some Linux is none",
         ),
         ("", "x86_64", "unknown_os", "This host, which has no /etc/os-release, is none of the systems"),
         (DEBIAN_RELEASE, "ppc64le", "unknown_architecture", "architecture ppc64le, only for x86_64 and aarch64"),
@@ -196,6 +213,11 @@ def test_headers_on_offer_or_there_are_no_reason(tmp_path: Path, files: HostFile
         (DEBIAN, "6.1.0-9-amd64", "linux-headers-6.1.0-9-amd64"),
         (UBUNTU, "6.8.0-31-generic", "linux-headers-6.8.0-31-generic"),
         (repositories.by("rhel", "9"), "5.14.0-1.el9.x86_64", "kernel-devel-5.14.0-1.el9.x86_64"),
+        (
+            repositories.by("rhel", "9", "aarch64"),
+            "5.14.0-1.el9.aarch64+64k",
+            "kernel-64k-devel-5.14.0-1.el9.aarch64",
+        ),
     ],
 )
 def test_missing_headers(files: HostFiles, system: System, kernel: str, name: str) -> None:
@@ -496,9 +518,3 @@ def test_repository(kind: t.Any, words: str) -> None:
 def test_mirror_of_the_distribution() -> None:
     notice = _preflight.repository("network", "https://mirror.example/debian/", "REASON", "distro")
     assert "nvidia_driver_distro_url" in only([notice], "repository")
-
-
-def test_lock() -> None:
-    message = only([_preflight.lock("process 1234 (unattended-upgr)", 300.0)], "lock")
-    assert "did not become free within 300 s, held by process 1234 (unattended-upgr): wait for its end" in message
-    assert "within 1.5 s: wait" in only([_preflight.lock(None, 1.5)], "lock")
