@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 import typing as t
@@ -279,7 +280,11 @@ class _Present:
         self._pending = Pending(old.names | touched, before)
         self._record = replace(self._record, pending=self._pending)
         self._host.records.reserve()
-        self._host.records.write(self._record)
+        try:
+            self._host.records.write(self._record)
+        except OSError:
+            self._host.records.release()
+            raise
 
     def _change(self) -> None:
         broken = {name for name, one in self._start.items() if one.broken}
@@ -399,22 +404,33 @@ class _Present:
             f"{reason}."
         )
         if text:
-            message += f" Log: {self._host.dkms.keep(failure, text)}."
+            try:
+                message += f" Log: {self._host.dkms.keep(failure, text)}."
+            except OSError as error:
+                message += f" Its log could not be kept: {_of_file(error).message}"
         ways = [*self._plan.ways_out] or [f"boot a kernel older than {failure.kernel} and install its headers"]
         message += f" Ways out: {'; '.join(ways)}."
         return Trouble("dkms", message, text or output)
 
     def _undone(self, trouble: Trouble) -> Trouble:
         """Have the packages as they were, and say whether they are."""
-        self._host.records.release()
+        try:
+            after = self._taken_back(trouble)
+        except (PackageError, OSError) as error:
+            after = f"Going back to the packages that were there before was not finished: {_reason(error)}"
+        return replace(trouble, message=f"{_sentence(trouble.message)} {after}")
+
+    def _taken_back(self, trouble: Trouble) -> str:
+        """Have the packages as they were; how they are then. Raises PackageError, OSError."""
+        with contextlib.suppress(OSError):  # room that stays set aside must not end the way back
+            self._host.records.release()
         if trouble.kind == "interrupted":
-            return replace(
-                trouble, message=f"{_sentence(trouble.message)} Run this again: it is finished from where it is now."
-            )
+            return "Run this again: it is finished from where it is now."
         if trouble.kind == "lock" and self._host.reader.installed() == self._start:
             self._forget(self._given)
-            return replace(trouble, message=f"{_sentence(trouble.message)} Nothing was changed.")
-        self._host.say(f"Going back to the packages that were there before: {trouble.message}")
+            return "Nothing was changed."
+        with contextlib.suppress(OSError):  # nor must a log that can't be written
+            self._host.say(f"Going back to the packages that were there before: {trouble.message}")
         problems = self._rollback()
         differences = self._differences(self._host.reader.installed())
         if differences:
@@ -422,8 +438,7 @@ class _Present:
             self._host.records.write(self._record)
         else:
             self._forget(self._old)
-        after = " ".join(map(_sentence, problems)) if problems else "The packages are as they were before."
-        return replace(trouble, message=f"{_sentence(trouble.message)} {after}")
+        return " ".join(map(_sentence, problems)) if problems else "The packages are as they were before."
 
     def _forget(self, record: Record) -> None:
         """Have the record as it was."""
@@ -439,13 +454,18 @@ class _Present:
         def attempt(what: str, act: t.Callable[[], None]) -> bool:
             try:
                 act()
-            except PackageError as error:
-                problems.append(f"{what}: {error.message}")
+            except (PackageError, OSError) as error:
+                problems.append(f"{what}: {_reason(error)}")
                 return False
             return True
 
         writer = self._host.writer
-        restore, lost = self._to_restore()
+        restore: list[Package] = []
+        lost: list[Package] = []
+        try:
+            restore, lost = self._to_restore()
+        except PackageError as error:
+            problems.append(f"The old versions could not be looked up: {error.message}")
         if lost:
             problems.append(
                 f"{', '.join(f'{one.name} {one.version}' for one in lost)} can't come back, as no repository of this "
@@ -492,9 +512,13 @@ class _Present:
         unhold = sorted(name for name, was in before.items() if not was.held and now[name].held)
         attempt("Not everything could be held again", lambda: self._host.writer.hold(hold))
         attempt("Not every hold could be taken back", lambda: self._host.writer.unhold(unhold))
-        automatic = self._host.writer.automatic()
-        marks = sorted(name for name, was in before.items() if was.automatic and name not in automatic)
-        attempt("Not every mark could be set again", lambda: self._host.writer.mark_automatic(marks))
+
+        def mark() -> None:
+            automatic = self._host.writer.automatic()
+            marks = sorted(name for name, was in before.items() if was.automatic and name not in automatic)
+            self._host.writer.mark_automatic(marks)
+
+        attempt("Not every mark could be set again", mark)
 
     def _differences(self, now: t.Mapping[str, Installed]) -> list[str]:
         found = []
@@ -516,14 +540,16 @@ class _Present:
         return found
 
     def _outcome(self, trouble: Trouble | None) -> Outcome:
-        now = self._host.reader.installed()
         names = self._pending.names
         before = "".join(
             _line(name, was.version, held=was.held, state=was.state)
             for name, was in sorted(self._pending.before.items())
             if was.state != "config-files"
         )
-        after = _listing(now, names)
+        try:
+            after = _listing(self._host.reader.installed(), names)
+        except PackageError as error:
+            return Outcome(True, self._transaction, before, before, trouble=trouble or failed(error).trouble)
         return Outcome(
             changed=before != after or (trouble is None and bool(self._work.kernels)),
             transaction=self._transaction,
@@ -547,6 +573,10 @@ def _is_at(now: t.Mapping[str, Installed], name: str, version: str) -> bool:
 def _sentence(text: str) -> str:
     text = text.strip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _reason(error: PackageError | OSError) -> str:
+    return _sentence(error.message) if isinstance(error, PackageError) else _of_file(error).message
 
 
 def failed(error: Exception) -> Outcome:
@@ -576,7 +606,7 @@ def _of_file(error: OSError) -> Trouble:
 def absent(host: Host, *, check: bool) -> Outcome:
     """Take away the packages that were not there before, as far as nothing else needs them, and the holds.
 
-    Raises PlanError, PackageError, OSError.
+    Raises PlanError, PackageError and OSError before any change.
     """
     record = host.records.read()
     if record is None:
@@ -594,21 +624,24 @@ def absent(host: Host, *, check: bool) -> Outcome:
     names = {*remove, *unhold}
     transaction = Transaction(remove=tuple(Package(name, now[name].version) for name in sorted(remove)))
     before = _listing(now, names)
-    if not check:
-        host.records.release()
-        host.writer.unhold(unhold)
-        host.writer.purge(sorted(remove))
-        now = host.reader.installed()
-        if any(one.broken for one in now.values()):
-            host.writer.repair()
-            now = host.reader.installed()
-        host.records.remove()
-        after = _listing(now, names)
-    else:
+    if check:
         after = "".join(
             _line(name, now[name].version, held=False, state=now[name].state) for name in unhold if name not in remove
         )
-    return Outcome(True, transaction, before, after, of_driver(host.dkms.status()), kept)
+        return Outcome(True, transaction, before, after, of_driver(host.dkms.status()), kept)
+    trouble = None
+    try:
+        host.records.release()
+        host.writer.unhold(unhold)
+        host.writer.purge(sorted(remove))
+        if any(one.broken for one in host.reader.installed().values()):
+            host.writer.repair()
+        host.records.remove()
+    except (PackageError, OSError) as error:
+        trouble = failed(error).trouble
+    after = _listing(host.reader.installed(), names)
+    changed = trouble is None or before != after
+    return Outcome(changed, transaction, before, after, of_driver(host.dkms.status()), kept, trouble)
 
 
 def _was_held(pending: Pending, name: str) -> bool:

@@ -205,11 +205,14 @@ class Records:
         self.record = record
         self.reserved = False
         self.full = False
+        self.errors: list[OSError] = []
 
     def read(self) -> _driver_record.Record | None:
         return self.record
 
     def write(self, record: _driver_record.Record) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
         self.record = _driver_record.Record.of(record.as_json())
         assert self.record == record
 
@@ -428,6 +431,113 @@ def test_a_rollback_that_fails_says_so_and_goes_on() -> None:
     assert set(system.packages) == {"bash"}, "one by one"
 
 
+FULL = OSError(errno.ENOSPC, "No space left on device", "/var/log/x")
+BUSY = PackageError("package_manager", "It did not work")
+WHOLE = " The packages are as they were before."
+
+
+def fails(error: Exception, *, after: int = 0) -> t.Callable[..., t.Any]:
+    """A function that fails at every call after so many."""
+    calls: list[t.Any] = []
+
+    def call(*_args: t.Any) -> None:
+        calls.append(_args)
+        if len(calls) > after:
+            raise error
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "error", "words", "whole"),
+    [
+        ("host", "say", FULL, WHOLE, True),
+        ("records", "release", FULL, WHOLE, True),
+        ("system", "keep", FULL, " Its log could not be kept: The disk is full at /var/log/x", True),
+        ("system", "origin", BUSY, " The old versions could not be looked up: It did not work. ", False),
+        ("system", "hold", FULL, " Not everything could be held again: The disk is full at /var/log/x", False),
+        ("system", "mark_automatic", BUSY, " Not every mark could be set again: It did not work.", True),
+    ],
+)
+def test_no_error_on_the_way_back_hides_why_it_is_gone(
+    part: str, method: str, error: Exception, words: str, whole: bool
+) -> None:
+    system, records = fresh()
+    have(system, records)
+    before = dict(system.packages)
+    system.does_not_compile = {"590.48.01"}
+    given = host(system, records)
+    if part == "host":
+        given = replace(given, say=fails(error))
+    else:
+        setattr({"system": system, "records": records}[part], method, fails(error))
+    outcome = driver.present(given, plan("590.48.01"), hold=True, check=False)
+    assert outcome.trouble is not None
+    assert outcome.trouble.kind == "dkms"
+    assert outcome.trouble.message.startswith("The kernel module nvidia 590.48.01 does not compile")
+    assert words in outcome.trouble.message
+    assert outcome.changed is not whole
+    assert (system.packages == before) is whole
+    assert ("Not as before: " in outcome.trouble.message) is not whole
+
+
+def test_a_host_that_can_not_be_read_on_the_way_back_is_not_said_to_be_unchanged() -> None:
+    system, records = fresh()
+    have(system, records)
+    system.does_not_compile = {"590.48.01"}
+    apply = system.apply
+
+    def then_break(*request: t.Any) -> None:
+        system.installed = fails(BUSY)  # type: ignore[method-assign]
+        apply(*request)
+
+    system.apply = then_break  # type: ignore[method-assign]
+    outcome = have(system, records, "590.48.01")
+    assert outcome.trouble is not None
+    assert outcome.trouble.message.startswith("The kernel module nvidia 590.48.01 does not compile")
+    assert outcome.trouble.message.endswith(
+        " Going back to the packages that were there before was not finished: It did not work."
+    )
+    assert outcome.changed
+    assert records.record is not None
+    assert records.record.pending is not None
+
+
+def test_a_record_that_can_not_be_written_leaves_no_reserve() -> None:
+    system, records = fresh()
+    before = system.all
+    records.errors = [FULL]
+    with pytest.raises(OSError, match="No space left"):
+        have(system, records)
+    assert not records.reserved
+    assert (system.all, records.record) == (before, None)
+
+
+def test_a_lock_that_nobody_gave_back_needs_no_way_back() -> None:
+    system, records = fresh()
+    have(system, records)
+    before, record = system.all, records.record
+    system.calls.clear()
+    system.said.clear()
+    system.fail("apply", "lock")
+    outcome = have(system, records, "595.71.05")
+    assert outcome.trouble is not None
+    assert outcome.trouble.message == "apply failed. Nothing was changed."
+    assert (system.all, records.record) == (before, record)
+    assert [method for method, _names in system.calls] == ["simulate", "apply"]
+    assert system.said == []
+
+
+def test_a_lock_that_was_lost_after_a_change_is_followed_by_the_way_back() -> None:
+    system, records = fresh()
+    before = system.all
+    system.fail("hold", "lock")
+    outcome = have(system, records)
+    assert outcome.trouble is not None
+    assert outcome.trouble.message == f"hold failed.{WHOLE}"
+    assert (system.all, records.record) == (before, None)
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -622,6 +732,21 @@ def test_absent_leaves_what_was_there_what_is_needed_what_was_asked_for_and_the_
     }
     assert set(system.packages) == {"bash", "libnvidia-ml1", "libcuda1", "dkms", "linux-image-6.1.0-1-amd64", "gcc"}
     assert not any(one.held for one in system.packages.values())
+
+
+def test_absent_that_fails_in_the_middle_says_what_it_has_changed() -> None:
+    system, records = fresh()
+    have(system, records)
+    system.fail("purge", "lock")
+    outcome = driver.absent(host(system, records), check=False)
+    assert outcome.trouble is not None
+    assert (outcome.trouble.kind, outcome.trouble.message) == ("lock", "purge failed.")
+    assert outcome.changed, "the holds are gone"
+    assert "libcuda1 580.159.04-1 held\n" in outcome.before
+    assert "libcuda1 580.159.04-1\n" in outcome.after
+    assert records.record is not None
+    assert driver.absent(host(system, records), check=False).trouble is None
+    assert records.record is None
 
 
 def test_absent_after_a_killed_run() -> None:
