@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _apt, _driver_plan
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_plan
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import RepositoryError
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import Build
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import Notice, RefusedError, System, Wish
+from ansible_collections.cudahub.gpu.plugins.module_utils._driver_record import Pending, Record
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import (
     Change,
     Installed,
@@ -54,9 +55,6 @@ class FakeReader:
 
     def origin(self, package: Package) -> str | None:
         return "http://ppa.example" if "ppa" in package.version else None
-
-    def compare(self, left: str, right: str) -> int:
-        return _apt.compare(left, right)
 
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
         self.host.asked.append(pin)
@@ -95,7 +93,7 @@ class FakeHost:
         self.packages: dict[str, Installed] = install(Package(f"linux-image-{KERNEL}", "6.12.118-1"))
         self.offered = {**available(DEBIAN, "nvidia"), **HEADERS}
         self.dkms: tuple[Build, ...] = ()
-        self.recorded = _driver_plan.Record()
+        self.recorded: Record | RefusedError = Record()
         self.needed: dict[str, t.Any] | Exception | None = {"path": "/etc/apt/sources.list.d/x.sources"}
         self.free = 100 * GIB
         self.broken: set[str] = set()
@@ -116,7 +114,9 @@ class FakeHost:
     def builds(self) -> tuple[Build, ...]:
         return self.dkms
 
-    def record(self) -> _driver_plan.Record:
+    def record(self) -> Record:
+        if isinstance(self.recorded, RefusedError):
+            raise self.recorded
         return self.recorded
 
     def owner(self, _path: str) -> str | None:
@@ -146,7 +146,8 @@ class FakeHost:
             self.packages |= install(Package(**package), held=held and package["name"] in outcome.plan.hold)
         assert outcome.plan.version is not None
         self.dkms = (Build("nvidia", outcome.plan.version, KERNEL, "x86_64", "installed"),)
-        self.recorded = _driver_plan.Record(frozenset(outcome.plan.hold), frozenset(outcome.plan.hold if held else ()))
+        hold = tuple(outcome.plan.hold)
+        self.recorded = Record(outcome.plan.source, installed=hold, held=hold if held else ())
 
 
 @pytest.fixture
@@ -223,10 +224,10 @@ def test_what_is_not_as_asked_for(host: FakeHost, wish: dict[str, t.Any], why: s
     assert outcome.plan.why[0] == why
 
 
-def test_an_upgrade_stays_within_the_branch(host: FakeHost) -> None:
+def test_an_upgrade_stays_within_a_branch_that_is_asked_for(host: FakeHost) -> None:
     host.have(plan(host, version="580.95.05"))
     assert plan(host).plan.satisfied
-    outcome = plan(host, upgrade=True)
+    outcome = plan(host, branch="580", upgrade=True)
     assert (outcome.plan.satisfied, outcome.plan.version) == (False, "580.159.04")
     changed = {change["name"]: (change["from"], change["to"]) for change in outcome.plan.transaction["change"]}
     assert changed["nvidia-driver-cuda"] == ("580.95.05-1", "580.159.04-1")
@@ -234,8 +235,146 @@ def test_an_upgrade_stays_within_the_branch(host: FakeHost) -> None:
     assert "nvidia-driver-pinning-580.95.05" in outcome.plan.unhold
     host.packages = {}
     host.have(plan(host, branch="580"))
-    newest = plan(host, upgrade=True)
+    newest = plan(host, branch="580", upgrade=True)
     assert (newest.plan.satisfied, newest.plan.version) == (True, "580.159.04")
+
+
+def test_an_upgrade_goes_to_the_newest_branch(host: FakeHost) -> None:
+    host.have(plan(host, branch="580"))
+    outcome = plan(host, upgrade=True)
+    assert (outcome.refusals, outcome.plan.satisfied, outcome.plan.version) == ([], False, "620.36.02")
+    host.have(outcome)
+    newest = plan(host, upgrade=True)
+    assert (newest.plan.satisfied, newest.plan.version) == (True, "620.36.02")
+
+
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_a_branch_whose_support_has_ended_is_never_silent(host: FakeHost, upgrade: bool) -> None:
+    host.have(plan(host, branch="590"))
+    outcome = plan(host, branch="590", upgrade=upgrade)
+    assert outcome.plan.satisfied
+    assert [warning.code for warning in outcome.warnings] == ["branch_unsupported"]
+    host.have(plan(host, branch="595"))
+    assert plan(host, branch="595", upgrade=upgrade).warnings == []
+
+
+def installed_fabric_manager(host: FakeHost, version: str = "580.159.04", *, ours: bool) -> None:
+    host.have(plan(host, branch="580", fabric_manager=ours))
+    host.packages |= install(Package("nvidia-fabricmanager", f"{version}-1"), held=True)
+
+
+def test_a_fabric_manager_of_ours_goes_with_the_switches(host: FakeHost) -> None:
+    installed_fabric_manager(host, ours=True)
+    assert plan(host, fabric_manager=True).plan.satisfied
+    outcome = plan(host)
+    assert not outcome.plan.satisfied
+    assert outcome.plan.why[0] == (
+        "The fabric manager is installed, and neither an NVSwitch nor nvidia_driver_fabric_manager asks for it"
+    )
+    assert outcome.plan.transaction == {
+        "install": [],
+        "change": [],
+        "remove": [{"name": "nvidia-fabricmanager", "version": "580.159.04-1"}],
+    }
+    assert "nvidia-fabricmanager" not in outcome.plan.hold
+    assert outcome.plan.unhold == ["nvidia-fabricmanager"]
+    upgraded = plan(host, branch="595").plan
+    assert "nvidia-fabricmanager" in [one["name"] for one in upgraded.transaction["remove"]]
+    assert "nvidia-fabricmanager" not in [one["name"] for one in upgraded.packages]
+
+
+def test_a_fabric_manager_of_somebody_else_stays(host: FakeHost) -> None:
+    installed_fabric_manager(host, ours=False)
+    assert plan(host).plan.satisfied
+    changed = {one["name"]: one["to"] for one in plan(host, branch="595").plan.transaction["change"]}
+    assert changed["nvidia-fabricmanager"] == "595.71.05-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "wanted", "warned"),
+    [
+        ("NVIDIA B200", "auto", False, True),
+        ("NVIDIA B300 SXM6 AC", "auto", False, True),
+        ("GB100 [B200]", "auto", False, True),
+        ("NVIDIA GB300", "auto", False, True),
+        ("NVIDIA B200", "auto", True, False),
+        ("NVIDIA B200", "never", False, False),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "auto", False, False),
+        ("NVIDIA H200", "auto", False, False),
+    ],
+)
+def test_nvlink_switches_that_pci_does_not_show(
+    host: FakeHost, name: str, option: str, wanted: bool, warned: bool
+) -> None:
+    cards = [{**gpus("Hopper" if "H200" in name else "Blackwell")[0], "name": name}]
+    request = _driver_plan.Request(Wish("nvidia", fabric_manager=wanted), cards, fabric_manager=option)
+    outcome = _driver_plan.make(request, host)
+    assert [warning.code for warning in outcome.warnings] == ["nvlink_switches_hidden"] * warned
+    assert all(name in one.message and "nvidia_driver_fabric_manager" in one.message for one in outcome.warnings)
+    host.have(outcome)
+    again = _driver_plan.make(request, host)
+    assert (again.plan.satisfied, again.warnings) == (True, outcome.warnings)
+
+
+UBUNTU = by("ubuntu", "24.04")
+
+
+@pytest.fixture
+def ubuntu(host: FakeHost) -> FakeHost:
+    """An Ubuntu with its own driver, whose packages have the names of NVIDIA's."""
+    host.of = dataclasses.replace(UBUNTU, kernel=KERNEL)
+    host.offered = {**available(UBUNTU, "distro"), **HEADERS}
+    host.have(plan(host, source="distro", version="580.159.04"))
+    host.packages |= install(Package("libnvidia-compute-580", "580.159.04-0ubuntu0.24.04.1"), held=True)
+    assert plan(host, source="distro").plan.satisfied
+    return host
+
+
+def test_a_change_of_source_is_seen_though_the_names_are_the_same(ubuntu: FakeHost) -> None:
+    ubuntu.offered = {**available(UBUNTU, "nvidia"), **HEADERS}
+    outcome = plan(ubuntu, branch="580")
+    assert (outcome.refusals, outcome.plan.satisfied, outcome.plan.version) == ([], False, "580.159.04")
+    assert outcome.plan.why[0] == "The driver that is installed is from source distro, and source nvidia is asked for"
+    changed = {one["name"]: one["to"] for one in outcome.plan.transaction["change"]}
+    assert changed["nvidia-dkms-580-open"] == changed["libnvidia-compute-580"] == "580.159.04-0ubuntu1"
+    assert plan(ubuntu).plan.version == "620.36.02"
+
+
+def test_packages_that_both_sources_have_need_no_change(ubuntu: FakeHost) -> None:
+    outcome = plan(ubuntu)
+    assert (outcome.refusals, outcome.plan.satisfied, outcome.plan.version) == ([], True, "580.159.04")
+    assert not any("source distro" in sentence for sentence in outcome.plan.why)
+
+
+def test_a_driver_that_somebody_else_installed_is_of_any_source(ubuntu: FakeHost) -> None:
+    ubuntu.recorded = Record("distro", installed=("dkms",))
+    assert plan(ubuntu).plan.satisfied
+
+
+def test_a_record_that_can_not_be_read(host: FakeHost) -> None:
+    host.recorded = RefusedError([Notice("record", "The record can't be read")])
+    host.uid = 1000
+    assert codes(plan(host)) == ["no_root", "record"]
+    assert host.read == 0
+
+
+def test_what_an_interrupted_transaction_brought_is_not_foreign(host: FakeHost) -> None:
+    host.packages |= install(Package("nvidia-settings", "570.1-0ppa1"))
+    assert codes(plan(host)) == ["foreign_packages"]
+    host.recorded = Record(pending=Pending(frozenset({"nvidia-settings"}), {}))
+    assert codes(plan(host)) == []
+
+
+@pytest.mark.parametrize("stream", [None, "nvidia-driver:620-open"])
+def test_the_module_stream_is_what_the_package_manager_says(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, stream: str | None
+) -> None:
+    system = by("rhel", "9")
+    host.of, host.packages = system, install(Package(f"kernel-devel-{system.kernel}", "1"))
+    host.offered = available(system, "nvidia")
+    monkeypatch.setattr(FakeReader, "module_stream", stream, raising=False)
+    outcome = plan(host)
+    assert (outcome.refusals, outcome.plan.version, outcome.plan.module_stream) == ([], "620.36.02", stream)
 
 
 def test_holds(host: FakeHost) -> None:
@@ -247,8 +386,9 @@ def test_holds(host: FakeHost) -> None:
     host.have(plan(host, branch="580"))
     outcome = plan(host, hold=False)
     assert (outcome.plan.satisfied, outcome.plan.hold) == (False, [])
+    assert isinstance(host.recorded, Record)
     assert outcome.plan.unhold == sorted(host.recorded.held)
-    host.recorded = _driver_plan.Record()
+    host.recorded = Record()
     assert plan(host, hold=False).plan.satisfied
 
 
@@ -408,6 +548,16 @@ def test_debian_13_has_only_an_old_branch(host: FakeHost) -> None:
     outcome = plan(host, source="distro")
     assert (outcome.refusals, outcome.plan.version, outcome.plan.kernel_module) == ([], "550.163.01", "open")
     assert [warning.code for warning in outcome.warnings] == ["branch_unsupported"]
+
+
+@pytest.mark.parametrize("has_dkms", [True, False])
+def test_enterprise_linux_without_dkms(host: FakeHost, has_dkms: bool) -> None:
+    host.of = by("rhel", "9")
+    headers = {f"kernel-devel-{host.of.kernel}": ("5.14.0",)}
+    host.offered = {**available(host.of, "nvidia"), **headers}
+    if not has_dkms:
+        del host.offered["dkms"]
+    assert ("dkms_missing" in codes(plan(host, branch="580"))) is not has_dkms
 
 
 def test_the_outcome_is_plain_data(host: FakeHost) -> None:
