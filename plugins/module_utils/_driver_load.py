@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ._preflight import users
 from ._version import same_version
 
 if t.TYPE_CHECKING:
     from ._driver import KernelModule
+    from ._preflight import Process
 
 MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "nvidia_fs", "nvidia")
 """Kernel modules of the driver, in the order in which they are unloaded."""
@@ -22,7 +24,11 @@ SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvid
 
 
 class LoadError(Exception):
-    """The driver can't be loaded, and a reboot would not help."""
+    """The driver can't be loaded, and a reboot would not help. ``changed`` says whether another one was unloaded."""
+
+    def __init__(self, message: str, *, changed: bool = False) -> None:
+        super().__init__(message)
+        self.changed = changed
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,16 @@ class State:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a host is after loading; ``reason`` says why a reboot is needed."""
+    """How a host is after loading.
+
+    ``reason`` says why a reboot is needed, and ``missing`` what was there before and could not be brought back.
+    """
 
     changed: bool
     loaded: str | None
     installed: str | None
     reason: str | None = None
+    missing: tuple[str, ...] = ()
 
 
 class Result(t.NamedTuple):
@@ -66,15 +76,18 @@ class Host(t.Protocol):
     def active(self, unit: str) -> bool:
         """Whether a unit of systemd runs."""
 
+    def processes(self) -> t.Sequence[Process]:
+        """The processes that use the driver, its own daemons left out."""
 
-def users(modules: str) -> list[str]:
+
+def holders(modules: str) -> list[str]:
     """Who else uses the driver's modules, from the text of /proc/modules: ``nvidia_uvm (3 users)``, ``xyz``."""
     found = []
     for line in modules.splitlines():
-        name, _size, count, holders = [*line.split(), "-", "0", "-"][:4]
+        name, _size, count, modules_above = [*line.split(), "-", "0", "-"][:4]
         if name not in MODULES:
             continue
-        names = [holder for holder in holders.split(",") if holder not in ("", "-", "[permanent]")]
+        names = [holder for holder in modules_above.split(",") if holder not in ("", "-", "[permanent]")]
         found += [holder for holder in names if holder not in MODULES]
         others = int(count) - len(names)
         if others > 0:
@@ -103,27 +116,42 @@ def load(host: Host, flavour: KernelModule | None = None, *, check: bool = False
         return _reboot(
             state, f"{', '.join(state.bound_to_nouveau)} is bound to nouveau, which lets go of it at a reboot only"
         )
+    using = host.processes() if state.loaded is not None else ()
+    if using:
+        return _reboot(state, f"it is in use by {users(using)}")
     if check:
         return Outcome(changed=True, loaded=state.loaded, installed=state.installed)
     stopped = [unit for unit in SERVICES if host.active(unit)] if state.loaded is not None else []
+    silent = []
     try:
         for unit in stopped:
             _must(host, ["systemctl", "stop", unit], f"{unit} can't be stopped")
-        reason = _unload(host) if state.loaded is not None else None
-        if reason is not None:
-            return _reboot(state, reason)
-        _must(host, ["modprobe", "nvidia"], "The kernel module nvidia can't be loaded")
+        outcome = _exchange(host, state, flavour)
     finally:
         for unit in reversed(stopped):
-            host.run(["systemctl", "start", unit])
+            started = host.run(["systemctl", "start", unit])
+            if started.rc != 0:
+                silent.append(f"{unit} can't be started again ({started.message})")
+    return replace(outcome, missing=(*outcome.missing, *silent))
+
+
+def _exchange(host: Host, state: State, flavour: KernelModule | None) -> Outcome:
+    """Unload what is loaded, and load what is installed with the modules beside it that were loaded before."""
+    unloaded, reason = _unload(host)
+    if reason is not None:
+        lost = _load_again(host, unloaded)
+        return replace(_reboot(state, reason), changed=bool(lost), missing=lost)
+    _must(host, ["modprobe", "nvidia"], "The kernel module nvidia can't be loaded", changed=bool(unloaded))
     now = host.state()
     if not fits(now, flavour):
         raise LoadError(
             f"The kernel module {state.installed} ({flavour or 'either flavour'}) is installed, but modprobe nvidia "
             f"loaded {now.loaded} ({now.loaded_flavour}): look for another module nvidia below "
-            f"/lib/modules/{state.kernel}"
+            f"/lib/modules/{state.kernel}",
+            changed=True,
         )
-    return Outcome(changed=True, loaded=now.loaded, installed=now.installed)
+    lost = _load_again(host, [name for name in unloaded if name != "nvidia"])
+    return Outcome(changed=True, loaded=now.loaded, installed=now.installed, missing=lost)
 
 
 def _reboot(state: State, reason: str) -> Outcome:
@@ -136,25 +164,40 @@ def _reboot(state: State, reason: str) -> Outcome:
     )
 
 
-def _unload(host: Host) -> str | None:
-    """Unload all of the driver's modules, or none and return why not."""
+def _unload(host: Host) -> tuple[list[str], str | None]:
+    """Unload the driver's modules while nothing uses them: those that are gone, and why others are not."""
     modules = host.state().modules
-    using = users(modules)
+    using = holders(modules)
     if using:
-        return f"it is in use by {', '.join(using)}"
+        return [], f"it is in use by {', '.join(using)}"
     there = {line.split()[0] for line in modules.splitlines() if line.strip()}
+    gone: list[str] = []
     for name in MODULES:
         if name in there:
             done = host.run(["rmmod", name])
             if done.rc != 0:
-                return f"{name} can't be unloaded ({done.message})"
-    return None
+                using_now = host.processes()
+                by = f", in use by {users(using_now)}" if using_now else ""
+                return gone, f"{name} can't be unloaded ({done.message}{by})"
+            gone.append(name)
+    return gone, None
 
 
-def _must(host: Host, command: t.Sequence[str], sentence: str) -> None:
+def _load_again(host: Host, names: t.Sequence[str]) -> tuple[str, ...]:
+    """Load modules that were unloaded, the last one first; which of them can't be, and why."""
+    results = ((name, host.run(["modprobe", name])) for name in reversed(names))
+    return tuple(
+        f"the kernel module {name} was loaded before and can't be loaded again ({done.message})"
+        for name, done in results
+        if done.rc != 0
+    )
+
+
+def _must(host: Host, command: t.Sequence[str], sentence: str, *, changed: bool = False) -> None:
     done = host.run(command)
     if done.rc != 0:
-        raise LoadError(f"{sentence}: {done.message or f'status {done.rc}'}{_advice(done.message)}")
+        reason = done.message or f"status {done.rc}"
+        raise LoadError(f"{sentence}: {reason}{_advice(done.message)}", changed=changed)
 
 
 def _advice(message: str) -> str:

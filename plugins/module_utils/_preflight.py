@@ -360,22 +360,27 @@ def _most_telling(devices: t.Sequence[str]) -> str:
     return next((device for device in devices if re.fullmatch(r"/dev/nvidia\d+", device)), devices[0])
 
 
+def users(found: t.Sequence[Process]) -> str:
+    """The processes as a sentence names them; of many, the first ones."""
+    return _some([f"{process.name} (process {process.pid}, {process.device})" for process in found])
+
+
 def processes(found: t.Sequence[Process], gpus: Gpus) -> list[Notice]:
     """Refuse to exchange a driver that is in use."""
-    users = [f"{process.name} (process {process.pid}, {process.device})" for process in found]
-    if not users:
-        users = [
+    using = users(found) or _some(
+        [
             f"{gpu['processes']} {'process' if gpu['processes'] == 1 else 'processes'} on GPU "
             f"{gpu.get('pci_bus_id') or gpu.get('name')}"
             for gpu in gpus
             if gpu.get("processes")
         ]
-    if not users:
+    )
+    if not using:
         return []
     return [
         Notice(
             "processes",
-            f"The driver is in use by {_some(users)}: end them, or set nvidia_driver_ignore_processes to true to "
+            f"The driver is in use by {using}: end them, or set nvidia_driver_ignore_processes to true to "
             "exchange its files beneath them and reboot later",
         )
     ]

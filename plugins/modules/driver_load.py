@@ -15,11 +15,13 @@ description:
   - Compares the loaded kernel module C(nvidia) with the one that is installed for the running kernel, and changes
     nothing where they are the same.
   - Where none is loaded, the installed one is loaded.
-  - Where another version or flavour is loaded and nothing uses it, it is unloaded and the installed one is loaded.
+  - Where another version or flavour is loaded and nothing uses it, it is unloaded and the installed one is loaded,
+    with C(nvidia_uvm), C(nvidia_modeset), C(nvidia_drm), C(nvidia_peermem) and C(nvidia_fs) as far as they were loaded
+    before. A module or daemon of those that can't be brought back is a warning.
     The daemons that come with the driver (C(nvidia-persistenced), C(nvidia-fabricmanager), C(nvidia-powerd)) are
     stopped for that and started again. Nothing else is ever stopped.
   - Where the driver is in use, or a GPU is bound to C(nouveau), nothing is changed and a reboot is needed.
-    It is never rebooted by this module.
+    Processes that use it are named, and never ended. It is never rebooted by this module.
 options:
   kernel_module:
     description: Flavour that the loaded module has to have. By default, either will do.
@@ -93,8 +95,14 @@ reason:
   returned: success
   type: str
   sample: >-
-    the kernel module 595.71.05 of the NVIDIA driver is installed, 580.159.04 is loaded: it is in use by nvidia_uvm
-    (3 users)
+    the kernel module 595.71.05 of the NVIDIA driver is installed, 580.159.04 is loaded: it is in use by python3
+    (process 4242, /dev/nvidia0)
+missing:
+  description: Kernel modules and daemons that ran before and could not be brought back, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 """
 
 import platform
@@ -102,7 +110,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _driver, _driver_load, _pci
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver, _driver_load, _pci, _preflight
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PROC_MODULES = "/proc/modules"
@@ -137,6 +145,9 @@ class _Target:
         path = self._module.get_bin_path("systemctl")
         return bool(path) and self._module.run_command([path, "is-active", "--quiet", unit])[0] == 0
 
+    def processes(self) -> t.Sequence[_preflight.Process]:
+        return _preflight.gpu_processes(self._files)
+
     def boot_id(self) -> str:
         """What identifies this run of the kernel."""
         return self._files.read(BOOT_ID) or ""
@@ -161,12 +172,15 @@ def main() -> None:
     try:
         outcome = _driver_load.load(target, module.params["kernel_module"], check=module.check_mode)
     except _driver_load.LoadError as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=str(error), changed=error.changed)
+    for sentence in outcome.missing:
+        module.warn(f"{sentence[0].upper()}{sentence[1:]}: look at the kernel log and at systemctl status")
     elsewhere = target.boot_id() != module.params["controller_boot_id"]
     reboot = outcome.reason is not None and module.params["reboot"] and elsewhere
     if outcome.reason is not None and not reboot:
         why = " (this is the controller, which is never rebooted)" if module.params["reboot"] else ""
         module.warn(f"Reboot needed{why}: {outcome.reason}")
+    after = outcome.installed if outcome.changed and outcome.reason is None else outcome.loaded
     module.exit_json(
         changed=outcome.changed,
         loaded=outcome.loaded,
@@ -174,10 +188,8 @@ def main() -> None:
         reboot_needed=outcome.reason is not None,
         reboot=reboot,
         reason=outcome.reason,
-        diff={
-            "before": f"loaded: {before or 'none'}\n",
-            "after": f"loaded: {(outcome.installed if outcome.changed else outcome.loaded) or 'none'}\n",
-        },
+        missing=list(outcome.missing),
+        diff={"before": f"loaded: {before or 'none'}\n", "after": f"loaded: {after or 'none'}\n"},
     )
 
 

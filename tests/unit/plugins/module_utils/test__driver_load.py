@@ -17,9 +17,10 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._driver_load import (
     Result,
     State,
     fits,
+    holders,
     load,
-    users,
 )
+from ansible_collections.cudahub.gpu.plugins.module_utils._preflight import Process
 
 IDLE = """\
 nvidia_uvm 4726784 0 - Live 0x0000000000000000 (OE)
@@ -32,6 +33,7 @@ BARE = State(
     kernel="6.1.0-56-amd64", loaded=None, loaded_flavour=None, installed="595.71.05", modules="", bound_to_nouveau=()
 )
 OLD = replace(BARE, loaded="580.159.04", loaded_flavour="open", modules=IDLE)
+PYTHON = Process(4242, "python3", "/dev/nvidia0")
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Fake:
     services: set[str] = field(default_factory=set)
     broken: dict[str, str] = field(default_factory=dict)
     brings: str | None = None
+    users: tuple[Process, ...] = ()
     ran: list[str] = field(default_factory=list)
 
     def state(self) -> State:
@@ -49,6 +52,12 @@ class Fake:
 
     def active(self, unit: str) -> bool:
         return unit in self.services
+
+    def processes(self) -> tuple[Process, ...]:
+        return self.users
+
+    def loaded(self) -> set[str]:
+        return {line.split()[0] for line in self.now.modules.splitlines()} - {"video"}
 
     def run(self, command: Sequence[str]) -> Result:
         line = " ".join(command)
@@ -61,7 +70,10 @@ class Fake:
             if command[1] == "nvidia":
                 self.now = replace(self.now, loaded=None, loaded_flavour=None)
         if command[0] == "modprobe":
-            self.now = replace(self.now, loaded=self.brings or self.now.installed, loaded_flavour="open")
+            modules = f"{self.now.modules}\n{command[1]} 1 0 - Live 0x0".strip()
+            self.now = replace(self.now, modules=modules)
+            if command[1] == "nvidia":
+                self.now = replace(self.now, loaded=self.brings or self.now.installed, loaded_flavour="open")
         if command[:2] == ["systemctl", "stop"]:
             self.services.discard(command[2])
         if command[:2] == ["systemctl", "start"]:
@@ -93,6 +105,9 @@ def test_another_version_gives_way_and_its_daemons_come_back() -> None:
         "rmmod nvidia_uvm",
         "rmmod nvidia",
         "modprobe nvidia",
+        "modprobe nvidia_uvm",
+        "modprobe nvidia_modeset",
+        "modprobe nvidia_drm",
         "systemctl start nvidia-persistenced.service",
         "systemctl start nvidia-fabricmanager.service",
     ]
@@ -118,12 +133,73 @@ def test_driver_in_use_is_left_alone_and_a_reboot_needed() -> None:
     assert host.services == {"nvidia-persistenced.service"}
 
 
-def test_module_that_does_not_go_asks_for_a_reboot() -> None:
-    host = Fake(OLD, broken={"rmmod nvidia": "rmmod: ERROR: Module nvidia is in use"})
+def test_modules_beside_it_that_were_loaded_are_loaded_again() -> None:
+    more = "nvidia_peermem 1 0 - Live 0x0\nnvidia_fs 1 0 - Live 0x0\n"
+    host = Fake(replace(OLD, modules=more + IDLE))
+    before = host.loaded()
+    assert load(host).missing == ()
+    assert host.loaded() == before
+    assert host.ran.index("modprobe nvidia") < host.ran.index("modprobe nvidia_peermem")
+
+
+def test_what_can_not_be_brought_back_is_said() -> None:
+    broken = {
+        "modprobe nvidia_drm": "Invalid argument",
+        "systemctl start nvidia-powerd.service": "Job failed",
+    }
+    outcome = load(Fake(OLD, services={"nvidia-powerd.service"}, broken=broken))
+    assert (outcome.changed, outcome.reason) == (True, None)
+    assert outcome.missing == (
+        "the kernel module nvidia_drm was loaded before and can't be loaded again (Invalid argument)",
+        "nvidia-powerd.service can't be started again (Job failed)",
+    )
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_processes_are_named_before_a_daemon_is_stopped(check: bool) -> None:
+    host = Fake(OLD, services={"nvidia-persistenced.service"}, users=(PYTHON, replace(PYTHON, pid=4243)))
+    outcome = load(host, check=check)
+    assert not outcome.changed
+    assert outcome.reason is not None
+    assert outcome.reason.endswith(
+        "it is in use by python3 (process 4242, /dev/nvidia0), python3 (process 4243, /dev/nvidia0)"
+    )
+    assert host.ran == []
+
+
+@pytest.mark.parametrize("stuck", ["nvidia", "nvidia_uvm"])
+def test_module_that_does_not_go_asks_for_a_reboot_and_the_others_come_back(stuck: str) -> None:
+    host = Fake(OLD, broken={f"rmmod {stuck}": "rmmod: ERROR: Module is in use"})
+    before = host.loaded()
     outcome = load(host)
     assert outcome.reason is not None
-    assert outcome.reason.endswith("nvidia can't be unloaded (rmmod: ERROR: Module nvidia is in use)")
+    assert outcome.reason.endswith(f"{stuck} can't be unloaded (rmmod: ERROR: Module is in use)")
+    assert (outcome.changed, outcome.missing, host.loaded()) == (False, (), before)
     assert "modprobe nvidia" not in host.ran
+
+
+def test_process_that_came_in_the_middle_is_named() -> None:
+    class Racing(Fake):
+        def run(self, command: Sequence[str]) -> Result:
+            if command[0] == "rmmod":
+                self.users = (PYTHON,)
+            return super().run(command)
+
+    outcome = load(Racing(OLD, broken={"rmmod nvidia_uvm": "busy"}))
+    assert outcome.reason is not None
+    assert outcome.reason.endswith("(busy, in use by python3 (process 4242, /dev/nvidia0))")
+
+
+def test_module_that_is_lost_in_the_middle_is_a_change() -> None:
+    broken = {"rmmod nvidia": "busy", "modprobe nvidia_uvm": "Unknown symbol"}
+    host = Fake(OLD, broken=broken)
+    outcome = load(host)
+    assert outcome.reason is not None
+    assert (outcome.changed, outcome.loaded) == (True, "580.159.04")
+    assert outcome.missing == (
+        "the kernel module nvidia_uvm was loaded before and can't be loaded again (Unknown symbol)",
+    )
+    assert host.loaded() == {"nvidia", "nvidia_modeset", "nvidia_drm"}
 
 
 def test_nouveau_asks_for_a_reboot() -> None:
@@ -155,6 +231,7 @@ def test_check_mode_changes_nothing(state: State) -> None:
             Fake(BARE, broken={"modprobe nvidia": "modprobe: ERROR: could not insert: No such device"}),
             "No such device; the driver supports none of the GPUs",
         ),
+        (Fake(OLD, broken={"modprobe nvidia": "No such device"}), "No such device; the driver supports none of"),
         (Fake(BARE, broken={"modprobe nvidia": ""}), "can't be loaded: status 1; look at the kernel log"),
         (Fake(BARE, brings="570.10"), "595.71.05 (either flavour) is installed, but modprobe nvidia loaded 570.10"),
         (
@@ -165,17 +242,19 @@ def test_check_mode_changes_nothing(state: State) -> None:
 )
 def test_what_no_reboot_helps_is_an_error(host: Fake, sentence: str) -> None:
     before = set(host.services)
+    modules = host.loaded()
     with pytest.raises(LoadError) as caught:
         load(host)
     assert sentence in str(caught.value)
     assert host.services == before
+    assert caught.value.changed is (host.loaded() != modules)
 
 
-def test_users() -> None:
-    assert users(IDLE) == []
-    assert users("") == []
+def test_holders() -> None:
+    assert holders(IDLE) == []
+    assert holders("") == []
     modules = IDLE.replace("nvidia 14376960 2 nvidia_uvm,", "nvidia 14376960 4 gdrdrv,nvidia_uvm,")
-    assert users(modules) == ["gdrdrv", "nvidia (1 user)"]
+    assert holders(modules) == ["gdrdrv", "nvidia (1 user)"]
 
 
 @pytest.mark.parametrize(
