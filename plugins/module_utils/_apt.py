@@ -15,6 +15,7 @@ from functools import cmp_to_key
 from operator import attrgetter
 from pathlib import Path
 
+from ._address import address as normal_address
 from ._packages import Change, Installed, Package, PackageError, Transaction
 
 if t.TYPE_CHECKING:
@@ -79,9 +80,6 @@ class AptReader:
             self._look_up([package.name])
         offers = self._offers.get(package.name, ())
         return next((address for version, address in offers if version == package.version), None)
-
-    def compare(self, left: str, right: str) -> int:
-        return compare(left, right)
 
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
         result = self._simulated(install, remove, pin)
@@ -340,4 +338,4 @@ def _weights(text: str) -> list[int]:
 
 
 def _offered_by(address: str, sources: t.Sequence[str] | None) -> bool:
-    return sources is None or address.rstrip("/") in {source.rstrip("/") for source in sources}
+    return sources is None or normal_address(address) in set(map(normal_address, sources))

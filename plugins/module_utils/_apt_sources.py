@@ -19,7 +19,9 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ._address import address, masked, password_in_url, secrets
 from ._apt import ENVIRONMENT, first_error
+from ._driver_packages import Notice, RefusedError
 from ._packages import PackageError
 
 if t.TYPE_CHECKING:
@@ -40,8 +42,8 @@ class RepositoryError(PackageError):
 
     def __init__(self, kind: ErrorKind, url: str, reason: str, details: str = "") -> None:
         super().__init__(kind, f"{url} can't be used: {reason}", details)
-        self.url = url
-        self.reason = reason
+        self.url = masked(url)
+        self.reason = masked(reason)
 
 
 Fetch = t.Callable[[str], bytes]
@@ -189,7 +191,8 @@ def distribution_repository(
     """What the host's sources lack of the components that hold the driver; None when they lack nothing.
 
     It is taken from where the host takes component main from, signed by the same key, and from C(url), a mirror of the
-    archive, if that is given. Raises PackageError when the host has no source of component main and none is given.
+    archive, if that is given. Raises PackageError when the host has no source of component main and none is given, and
+    RefusedError when the address to be written has a password, as it has in the host's own file.
     """
     own = archive(entries, codename)
     if not own and url is None:
@@ -206,6 +209,8 @@ def distribution_repository(
     for one in own:
         for suite in filter(lambda name: _belongs(name, codename), one.suites):
             missing = tuple(name for name in wanted if not all(_has(entries, uri, suite, name) for uri in one.uris))
+            if missing and any(map(secrets, one.uris)):
+                raise RefusedError([Notice("password_in_url", password_in_url(f"The address in {one.file}"))])
             if missing:
                 found.append(Entry(one.uris, (suite,), missing, one.options))
     return Repository(tuple(_joined(found))) if found else None
@@ -247,12 +252,6 @@ def _has(entries: t.Iterable[Entry], uri: str, suite: str, component: str) -> bo
         address(uri) in map(address, one.uris) and suite in one.suites and component in one.components
         for one in entries
     )
-
-
-def address(uri: str) -> str:
-    """A URI as apt prints it: without a password, without the slash at its end, C(file:/path) with one slash."""
-    plain = re.sub(r"^(\w[\w+.-]*://)[^/@]*@", r"\1", uri)
-    return re.sub(r"^(file|copy):/+", r"\1:/", plain).rstrip("/")
 
 
 @contextlib.contextmanager

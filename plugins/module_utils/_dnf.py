@@ -20,6 +20,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
+from ._address import masked
 from ._apt_sources import RepositoryError, checked_key
 from ._dnf_program import PROGRAM
 from ._driver_packages import is_family
@@ -579,10 +580,7 @@ class DnfReader:
 
     def origin(self, package: Package) -> str | None:
         repository = self._offers().get(package.name, {}).get(package.version)
-        return None if repository is None else self._addresses.get(repository, repository)
-
-    def compare(self, left: str, right: str) -> int:
-        return compare(left, right)
+        return None if repository is None else masked(self._addresses.get(repository, repository))
 
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
         request = {**self._repository(), **transaction_request(install, remove, pin)}

@@ -10,6 +10,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ._address import masked
+
 State = t.Literal["installed", "half-configured", "unpacked", "half-installed", "config-files", "triggers"]
 
 ErrorKind = t.Literal[
@@ -82,13 +84,16 @@ class Transaction:
 
 
 class PackageError(Exception):
-    """A package manager or a repository that can't do its part: of which kind, a sentence, and what it said itself."""
+    """A package manager or a repository that can't do its part: of which kind, a sentence, and what it said itself.
+
+    What either of them says of an address is kept without the user name and the password.
+    """
 
     def __init__(self, kind: ErrorKind, message: str, details: str = "") -> None:
-        super().__init__(message)
         self.kind: ErrorKind = kind
-        self.message = message
-        self.details = details
+        self.message = masked(message)
+        self.details = masked(details)
+        super().__init__(self.message)
 
 
 class Result(t.NamedTuple):
@@ -114,9 +119,6 @@ class Reader(t.Protocol):
 
     def origin(self, package: Package) -> str | None:
         """An address that offers the package in this version; None where no source does."""
-
-    def compare(self, left: str, right: str) -> int:
-        """Less than 0, 0, or more than 0 as the left version is older, the same or newer."""
 
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
         """What installing and removing these would do. Raises PackageError("unresolvable").

@@ -101,7 +101,10 @@ options:
     type: bool
     default: false
   repository:
-    description: The address of the source.
+    description:
+      - The address of the source.
+      - An address with a user name or a password in it is refused. Their place is a file in C(/etc/apt/auth.conf.d) on
+        the host, or, on Enterprise Linux, a file of the host's own in C(/etc/yum.repos.d).
     type: dict
     suboptions:
       url:
@@ -431,10 +434,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import ConnectionError as UrlConnectionError
 from ansible.module_utils.urls import SSLValidationError, open_url
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_plan
+from ansible_collections.cudahub.gpu.plugins.module_utils import _address, _driver_plan
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key, RepositoryError
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_host import AptHost, DnfHost, RepositoryWish
-from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import Wish
+from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import Notice, Wish
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Result
 
 ARGUMENTS: dict[str, t.Any] = {
@@ -469,6 +472,12 @@ def main() -> None:
     """Read the parameters, plan, and return."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     parameters = module.params
+    refusals = passwords(parameters)
+    if refusals:
+        for option in parameters["repository"].values():
+            module.no_log_values.update(_address.secrets(option or ""))
+        result = _driver_plan.Outcome(_driver_plan.Plan(parameters["source"]), refusals).as_dict()
+        module.exit_json(changed=False, plan=result["plan"], refusals=result["refusals"], warnings_given=[])
     mistake = find_mistake(parameters)
     if mistake is not None:
         module.fail_json(msg=mistake)
@@ -518,6 +527,20 @@ def find_mistake(parameters: t.Mapping[str, t.Any]) -> str | None:
     return None
 
 
+def passwords(parameters: t.Mapping[str, t.Any]) -> list[Notice]:
+    """Refuse addresses that have a password in them, before they get into a file, a message or a log."""
+    source, repository = parameters["source"], parameters["repository"]
+    options = {
+        "url": "nvidia_driver_repository_url" if source == "nvidia" else "nvidia_driver_distro_url",
+        "key_url": "nvidia_driver_repository_key_url",
+    }
+    return [
+        Notice("password_in_url", _address.password_in_url(option))
+        for name, option in options.items()
+        if _address.secrets(repository.get(name) or "")
+    ]
+
+
 def as_request(parameters: t.Mapping[str, t.Any]) -> _driver_plan.Request:
     """The parameters as the planner takes them."""
     fabric_manager = parameters["fabric_manager"]
@@ -536,6 +559,7 @@ def as_request(parameters: t.Mapping[str, t.Any]) -> _driver_plan.Request:
         kernel=parameters["kernel"],
         secure_boot=parameters["secure_boot"],
         ignore_processes=parameters["ignore_processes"],
+        fabric_manager=fabric_manager,
     )
 
 

@@ -154,6 +154,9 @@ def test_available_and_origin() -> None:
     assert reader.available(pattern, ["http://mirror.example/debian12/x86_64/"]) == {
         "nvidia-kernel-dkms": ("595.71.05-1", "580.65.06-1")
     }
+    assert reader.available(pattern, ["http://me:secret@mirror.example/debian12/x86_64"]) == {
+        "nvidia-kernel-dkms": ("595.71.05-1", "580.65.06-1")
+    }
     assert reader.available(pattern, ["http://other.example/"]) == {}
     origin = reader.origin(Package("nvidia-kernel-dkms", "535.261.03-1"))
     assert origin == "http://archive.example/debian"

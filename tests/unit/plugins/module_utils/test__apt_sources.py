@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _apt_sources as sources
+from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import RefusedError
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError, Result
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
 
@@ -197,6 +198,18 @@ def test_a_host_without_an_archive_is_refused() -> None:
     with pytest.raises(PackageError, match="has component main of trixie: add the distribution") as caught:
         sources.distribution_repository(one_line(), "debian", "trixie", None)
     assert caught.value.kind == "not_found"
+
+
+def test_a_password_of_the_host_is_not_copied() -> None:
+    host = one_line("deb http://me:secret@archive.example/ubuntu noble main\n")
+    with pytest.raises(RefusedError) as caught:
+        sources.distribution_repository(host, "ubuntu", "noble", None)
+    (refusal,) = caught.value.refusals
+    assert refusal.code == "password_in_url"
+    assert refusal.message.startswith("The address in /etc/apt/sources.list has a user name or a password in it")
+    assert "secret" not in refusal.message
+    whole = one_line("deb http://me:secret@archive.example/ubuntu noble main restricted\n")
+    assert sources.distribution_repository(whole, "ubuntu", "noble", None) is None
 
 
 def test_nvidia_repository_is_flat_and_demands_its_key() -> None:

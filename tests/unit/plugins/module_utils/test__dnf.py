@@ -287,6 +287,11 @@ def test_versions_are_read_once_newest_first_and_those_of_the_driver_only_from_i
     assert host.requests[0]["repository"] == "cudahub-nvidia-driver"
 
 
+def test_the_password_of_a_repository_is_not_told() -> None:
+    answer = {"repositories": {"own": "https://me:secret@x/"}, "packages": [["dkms", "3-1", "noarch", "own"]]}
+    assert reader(Host(("cudahub-available", answering(answer)))).origin(Package("dkms", "3-1")) == "https://***@x/"
+
+
 def test_without_an_address_the_hosts_own_repositories_are_read() -> None:
     host = Host(("cudahub-available", answering(OFFERED)))
     found = reader(host, address=None).available(re.compile(r"nvidia-driver-cuda"))

@@ -112,6 +112,32 @@ def test_bad_parameters(
     assert planner.request is None
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "option"),
+    [
+        ("nvidia", "url", "nvidia_driver_repository_url"),
+        ("nvidia", "key_url", "nvidia_driver_repository_key_url"),
+        ("distro", "url", "nvidia_driver_distro_url"),
+    ],
+)
+@pytest.mark.parametrize(
+    "address", ["https://me:hunter2@mirror.example/d/", "https://hunter2@mirror.example/", "me:hunter2@mirror.example"]
+)
+def test_a_password_in_an_address_is_refused_and_never_printed(
+    planner: Planner, capsys: pytest.CaptureFixture[str], source: str, name: str, option: str, address: str
+) -> None:
+    repository = {**REPOSITORY, name: address} if source == "nvidia" else {name: address}
+    status, result = run(capsys, source=source, gpus=[GPU], repository=repository)
+    assert (status, result["changed"]) == (0, False)
+    (refusal,) = result["refusals"]
+    assert refusal["code"] == "password_in_url"
+    assert refusal["message"].startswith(f"{option} has a user name or a password in it")
+    assert "/etc/apt/auth.conf.d" in refusal["message"]
+    assert "hunter2" not in json.dumps(result)
+    assert result["plan"]["satisfied"] is False
+    assert planner.request is None
+
+
 @pytest.mark.parametrize("kernel", ["running", "newest", "6.12.118+deb13-amd64", "5.14.0-570.12.1.el9_6.x86_64"])
 def test_kernels_that_can_be(kernel: str) -> None:
     params = {"source": "distro", "branch": "auto", "version": "", "kernel": kernel, "timeout": 1, "repository": {}}
