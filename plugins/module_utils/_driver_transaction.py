@@ -21,7 +21,9 @@ if t.TYPE_CHECKING:
     from ._driver_record import Plan, Records
     from ._packages import Installed, Reader, Result, Writer
 
-FailureKind = t.Literal["lock", "download", "unresolvable", "disk", "dkms", "interrupted", "package_manager"]
+FailureKind = t.Literal[
+    "lock", "download", "unresolvable", "disk", "dkms", "interrupted", "in_use", "package_manager"
+]
 
 _KINDS: dict[str, FailureKind] = {
     "lock": "lock",

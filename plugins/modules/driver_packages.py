@@ -57,6 +57,14 @@ options:
       - With V(false), holds that this module has set earlier are taken back; those of others stay.
     type: bool
     default: true
+  ignore_processes:
+    description:
+      - With O(state=absent), whether to take the driver away though processes use the GPUs. They are never ended; what
+        they have loaded stays until a reboot.
+      - With V(false), that is refused before anything is changed, and the processes are named. With O(state=present),
+        M(cudahub.gpu.driver_plan) has seen to them.
+    type: bool
+    default: false
   lock_timeout:
     description:
       - How many seconds to wait for another run of this module, and then for the lock of the package manager, while
@@ -164,7 +172,8 @@ failure:
   contains:
     kind:
       description:
-        - C(lock), C(download), C(unresolvable), C(disk), C(dkms), C(interrupted), or C(package_manager).
+        - C(lock), C(download), C(unresolvable), C(disk), C(dkms), C(interrupted), C(in_use), or
+          C(package_manager).
       type: str
     message:
       description: What is wrong, what to do, and whether the packages are as they were before.
@@ -185,6 +194,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _driver_record,
     _driver_transaction,
+    _preflight,
     _run_lock,
 )
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt import AptReader
@@ -232,6 +242,18 @@ def host_of(module: AnsibleModule) -> _driver_transaction.Host:
     )
 
 
+def absent(host: _driver_transaction.Host, *, ignore_processes: bool, check: bool) -> _driver_transaction.Outcome:
+    """Take the driver away, unless it is in use. Raises PlanError, PackageError, OSError."""
+    users = () if ignore_processes or host.records.read() is None else _preflight.gpu_processes(HostFiles())
+    if not users:
+        return _driver_transaction.absent(host, check=check)
+    sentence = (
+        f"The driver is in use by {_preflight.users(users)}, and nothing was taken away: end them, or set "
+        "nvidia_driver_ignore_processes to true to take its files away beneath them and reboot later."
+    )
+    return _driver_transaction.Outcome(changed=False, trouble=_driver_transaction.Trouble("in_use", sentence))
+
+
 def result_of(outcome: _driver_transaction.Outcome, log: str) -> dict[str, t.Any]:
     """What the module returns."""
     transaction = outcome.transaction
@@ -261,6 +283,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "plan": {"type": "dict"},
             "hold": {"type": "bool", "default": True},
+            "ignore_processes": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": 300},
             "log": {"type": "path", "default": "/var/log/cudahub/nvidia_driver.log"},
             "record": {"type": "path", "default": "/var/lib/cudahub/nvidia_driver.json"},
@@ -284,7 +307,7 @@ def main() -> None:
                 outcome = _driver_transaction.present(host, plan, hold=options["hold"], check=module.check_mode)
         else:
             with alone:
-                outcome = _driver_transaction.absent(host, check=module.check_mode)
+                outcome = absent(host, ignore_processes=options["ignore_processes"], check=module.check_mode)
     except (_driver_record.PlanError, PackageError, OSError) as error:
         outcome = _driver_transaction.failed(error)
     result = result_of(outcome, options["log"])

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record, _preflight
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_transaction as driver
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import Build
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Change, Package, PackageError, Transaction
@@ -177,6 +177,39 @@ def test_only_one_run_at_a_time(
         assert run(monkeypatch, capsys, state=state, record=record, _ansible_check_mode=True)[0] == 0
         other.communicate()
     assert run(monkeypatch, capsys, state=state, record=record, lock_timeout=0)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "recorded", "refused"),
+    [
+        ({"state": "absent"}, True, True),
+        ({"state": "absent", "_ansible_check_mode": True}, True, True),
+        ({"state": "absent", "ignore_processes": True}, True, False),
+        ({"state": "absent"}, False, False),
+        ({"state": "present"}, True, False),
+    ],
+)
+def test_driver_that_is_in_use_is_not_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    params: dict[str, t.Any],
+    recorded: bool,
+    refused: bool,
+) -> None:
+    record = str(tmp_path / "driver.json")
+    if recorded:
+        _driver_record.RecordFile(record).write(_driver_record.Record())
+    using = (_preflight.Process(4242, "python3", "/dev/nvidia0"),)
+    monkeypatch.setattr(_preflight, "gpu_processes", lambda _files: using)
+    code, result = run(monkeypatch, capsys, record=record, **params)
+    assert (code, result["changed"]) == ((1, False) if refused else (0, True))
+    if refused:
+        assert result["failure"]["kind"] == "in_use"
+        assert result["msg"] == (
+            "The driver is in use by python3 (process 4242, /dev/nvidia0), and nothing was taken away: end them, or "
+            "set nvidia_driver_ignore_processes to true to take its files away beneath them and reboot later."
+        )
 
 
 def test_check_mode_needs_no_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
