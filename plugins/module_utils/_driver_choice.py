@@ -40,6 +40,9 @@ if t.TYPE_CHECKING:
     from ._driver_packages import Current, Offer, System, Wish
 
 
+_BEHIND_HIDDEN_SWITCHES = re.compile(r"\bG?B[23]00\b")
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Why an offer was taken, and what the user should know of it."""
@@ -290,8 +293,9 @@ def choose(
 ) -> tuple[Offer, ...]:
     """The offers that fit, best first: the first that can be resolved is to be taken. Raises RefusedError.
 
-    An installed branch stays, as does its version unless an upgrade is wished. Else the newest supported branch comes
-    first; unsupported ones are chosen from only where the source has no other that fits.
+    An installed branch stays, as does its version, unless an upgrade is wished: then newer supported branches come
+    before it, and older ones still after it. Without an installed one, the newest supported branch comes first;
+    unsupported ones are chosen from only where the source has no other that fits.
     """
     refusals = check_wish(system, wish, gpus)
     if refusals:
@@ -390,7 +394,8 @@ def _branch_order(wish: Wish, fitting: t.Sequence[Offer], found: Current | None)
     supported = [branch for branch in available if _is_supported(branch)]
     order = supported or available[:1]
     if wish.wanted_branch is None and found is not None and found.branch in available:
-        order = [found.branch, *(branch for branch in order if branch != found.branch)]
+        newer = [branch for branch in order if wish.upgrade and int(branch) > int(found.branch)]
+        order = [*newer, found.branch, *(branch for branch in order if branch not in (*newer, found.branch))]
     return order
 
 
@@ -436,7 +441,7 @@ def explain(
         why.append(
             f"The fabric manager comes along in version {taken.version}: the host has an NVSwitch or asks for it"
         )
-    return Explanation(tuple(why), tuple(_warnings(wish, limits, offered, taken)))
+    return Explanation(tuple(why), support_ended(wish, gpus, taken.branch, offered))
 
 
 def _why_branch(wish: Wish, limits: _Limits, offered: t.Sequence[Offer], found: Current | None, taken: Offer) -> str:
@@ -444,12 +449,14 @@ def _why_branch(wish: Wish, limits: _Limits, offered: t.Sequence[Offer], found: 
     label = f"Branch {taken.branch}" + (f" ({known.kind}, supported until {known.end_of_life})" if known else "")
     if wish.wanted_branch is not None:
         return f"{label} is asked for"
-    if found is not None and found.branch == taken.branch:
+    if found is not None and found.branch == taken.branch and not wish.upgrade:
         return f"{label} is installed and supports all GPUs"
-    kind = "supported one" if known else "one"
-    if limits.last is None or all(int(offer.branch) <= limits.last for offer in offered):
-        return f"{label} is the newest {kind} on offer"
-    return f"{label} is the newest {kind} on offer that {_gpu(limits.oldest)} can use"
+    why = f"{label} is the newest {'supported one' if known else 'one'} on offer"
+    if limits.last is not None and any(int(offer.branch) > limits.last for offer in offered):
+        why += f" that {_gpu(limits.oldest)} can use"
+    if wish.upgrade and found is not None and found.branch != taken.branch:
+        why += f", to which the upgrade goes from branch {found.branch}"
+    return why
 
 
 def _why_version(wish: Wish, offered: t.Sequence[Offer], found: Current | None, taken: Offer) -> str:
@@ -484,21 +491,42 @@ def _why_flavour(wish: Wish, limits: _Limits, offered: t.Sequence[Offer], found:
     return "The open kernel module can't be installed, so it is the proprietary one"
 
 
-def _warnings(wish: Wish, limits: _Limits, offered: t.Sequence[Offer], taken: Offer) -> t.Iterator[Notice]:
-    if _is_supported(taken.branch):
-        return
-    ended = f"ended in {ENDED[taken.branch]}" if taken.branch in ENDED else "has ended"
+def support_ended(wish: Wish, gpus: Gpus, branch: str, offered: t.Sequence[Offer] | None) -> tuple[Notice, ...]:
+    """The warning of a branch without support; ``offered`` is None where the source was not read."""
+    if _is_supported(branch):
+        return ()
+    ended = f"ended in {ENDED[branch]}" if branch in ENDED else "has ended"
+    limits = _limits(gpus)
     fitting = [one.branch for one in BRANCHES if limits.supports(one.branch)]
-    on_offer = [branch for branch in _branches(offered) if branch in fitting]
+    on_offer = [one for one in _branches(offered or ()) if one in fitting]
     if on_offer:
         advice = f"this source also offers {_series(on_offer)} (nvidia_driver_branch)"
     elif wish.source == "distro" and fitting:
         advice = f"nvidia_driver_source nvidia offers {_series(fitting)}"
+    elif offered is None and fitting:
+        advice = f"set nvidia_driver_branch to {_series(fitting, 'or')}"
     else:
         advice = "this source has no supported one for these GPUs"
-    yield Notice(
-        "branch_unsupported",
-        f"NVIDIA's support of driver branch {taken.branch} {ended}, so it gets no more fixes: {advice}",
+    return (
+        Notice(
+            "branch_unsupported",
+            f"NVIDIA's support of driver branch {branch} {ended}, so it gets no more fixes: {advice}",
+        ),
+    )
+
+
+def hidden_nvlink_switches(gpus: Gpus) -> tuple[Notice, ...]:
+    """The warning of GPUs that may be joined by switches that PCI does not show."""
+    gpu = next((one for one in gpus if _BEHIND_HIDDEN_SWITCHES.search(one.get("name") or "")), None)
+    if gpu is None:
+        return ()
+    return (
+        Notice(
+            "nvlink_switches_hidden",
+            f"{_gpu(gpu)} may be behind NVLink switches that PCI does not show (those of HGX B200 and B300 are managed "
+            "through a ConnectX-7), and can't be used then without a fabric manager: set nvidia_driver_fabric_manager "
+            "to always if this machine has NVLink switches of its own, else to never",
+        ),
     )
 
 

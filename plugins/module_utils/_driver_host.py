@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import re
@@ -17,8 +16,8 @@ from pathlib import Path
 
 from . import _apt_sources, _dkms, _dnf, _preflight
 from ._apt import AptReader
-from ._driver_packages import RefusedError
-from ._driver_plan import Record
+from ._driver_packages import Notice, RefusedError
+from ._driver_record import PlanError, Record, RecordFile
 from ._gpu import read_marker
 from ._pci import HostFiles
 
@@ -62,10 +61,9 @@ class _RealHost:
 
     def record(self) -> Record:
         try:
-            found = json.loads(self.files.read(RECORD) or "{}")
-            return Record(frozenset(map(str, found.get("installed", ()))), frozenset(map(str, found.get("held", ()))))
-        except (ValueError, AttributeError, TypeError):
-            return Record()
+            return RecordFile(self.files.path(RECORD)).read() or Record()
+        except PlanError as error:
+            raise RefusedError([Notice("record", str(error))]) from error
 
     def space(self, path: str) -> _preflight.Space:
         status = os.statvfs(path)

@@ -385,8 +385,18 @@ def current(system: System, source: Source, installed: t.Mapping[str, Installed]
     )
 
 
-def superseded(offer: Offer, installed: t.Mapping[str, Installed], available: Available) -> tuple[str, ...]:
-    """The installed packages of the driver that have no place beside the offer: other source, branch or flavour."""
+def fabric_managers(installed: t.Mapping[str, Installed]) -> tuple[str, ...]:
+    """The installed packages of the fabric manager."""
+    return tuple(sorted(name for name, one in installed.items() if one.present and _FABRIC_MANAGER.fullmatch(name)))
+
+
+def superseded(
+    offer: Offer, installed: t.Mapping[str, Installed], available: Available, unneeded: t.Collection[str] = ()
+) -> tuple[str, ...]:
+    """The installed packages of the driver that have no place beside the offer: other source, branch or flavour.
+
+    ``unneeded`` ones go, too.
+    """
     wanted = {package.name for package in offer.packages}
     return tuple(
         name
@@ -394,7 +404,7 @@ def superseded(offer: Offer, installed: t.Mapping[str, Installed], available: Av
         if package.present
         and name not in wanted
         and in_family(name, package.version)
-        and _has_no_place(offer, name, package.version, available)
+        and (name in unneeded or _has_no_place(offer, name, package.version, available))
     )
 
 
@@ -420,15 +430,19 @@ def _has_no_place(offer: Offer, name: str, version: str, available: Available) -
     return is_other or (_FABRIC_MANAGER.fullmatch(name) is not None and upstream(version) != offer.version)
 
 
-def companions(offer: Offer, installed: t.Mapping[str, Installed], available: Available) -> tuple[Package, ...]:
-    """The installed packages of the driver, not asked for, that must come along to the offer's version."""
+def companions(
+    offer: Offer, installed: t.Mapping[str, Installed], available: Available, unneeded: t.Collection[str] = ()
+) -> tuple[Package, ...]:
+    """The installed packages of the driver, not asked for, that must come along to the offer's version and source."""
     wanted = {package.name for package in offer.packages}
-    leaving = set(superseded(offer, installed, available))
+    leaving = set(superseded(offer, installed, available, unneeded))
     found = []
     for name, package in sorted(installed.items()):
         if not package.present or name in wanted or name in leaving or not in_family(name, package.version):
             continue
         new = _exact(name, offer.version, available)
-        if new is not None and upstream(package.version) != offer.version:
+        if new is None:
+            continue
+        if upstream(package.version) != offer.version or package.version not in available[name]:
             found.append(new)
     return tuple(found)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 from . import _dkms, _driver_choice, _driver_packages, _kernel_headers, _preflight
 from ._driver_packages import Notice, RefusedError
+from ._driver_record import Record
 from ._packages import PackageError, Transaction
 
 if t.TYPE_CHECKING:
@@ -27,13 +28,17 @@ _DPKG_UPDATES = "/var/lib/dpkg/updates"
 
 @dataclass(frozen=True)
 class Request:
-    """What the module was asked for. ``kernel`` is ``running``, ``newest`` or a release."""
+    """What the module was asked for.
+
+    ``kernel`` is ``running``, ``newest`` or a release, and ``fabric_manager`` the option from which the wish follows.
+    """
 
     wish: Wish
     gpus: Gpus
     kernel: str = "running"
     secure_boot: str = "refuse"
     ignore_processes: bool = False
+    fabric_manager: str = "auto"
 
 
 class Catalogue(t.Protocol):
@@ -49,14 +54,6 @@ class Catalogue(t.Protocol):
 
     def offered(self, pattern: re.Pattern[str]) -> Available:
         """Only what the source of the driver offers, by name."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What this collection has installed and held on a host, by the names of packages."""
-
-    installed: frozenset[str] = frozenset()
-    held: frozenset[str] = frozenset()
 
 
 class Host(t.Protocol):
@@ -84,7 +81,7 @@ class Host(t.Protocol):
         """What DKMS has built."""
 
     def record(self) -> Record:
-        """What earlier installations by this collection have left behind."""
+        """What this collection has done to the host before. Raises RefusedError where that can't be read."""
 
     def owner(self, path: str) -> str | None:
         """The package that a file belongs to."""
@@ -163,6 +160,7 @@ class _Planner:
         self.wish, self.gpus = request.wish, request.gpus
         self.outcome, self.plan, self.refusals = outcome, outcome.plan, outcome.refusals
         self.installed: dict[str, Installed] = {}
+        self.record = Record()
 
     def work(self) -> None:
         host, system = self.host, self.system
@@ -170,11 +168,14 @@ class _Planner:
         self.refusals += _preflight.container(system, self.request.kernel)
         self.refusals += _preflight.secure_boot(host.machine_files, self.request.secure_boot)
         self.refusals += _driver_choice.check_wish(system, self.wish, self.gpus)
+        if self.request.fabric_manager == "auto" and not self.wish.fabric_manager:
+            self.outcome.warnings += _driver_choice.hidden_nvlink_switches(self.gpus)
         try:
             self.installed = host.installed()
             self.refusals += _preflight.runfile(
                 host.files, host.machine_files, self._kernels({}), self.installed, host.owner
             )
+            self.record = host.record()
             self.plan.repository = host.repository()
         except PackageError as error:
             self.refusals.append(_repository_refusal(self.wish.source, error))
@@ -203,6 +204,12 @@ class _Planner:
         if found is None:
             return [f"No driver of source {self.wish.source} is installed completely"]
         reasons = [_sentence(reason) for reason in _driver_choice.misfits(found, self.wish, self.gpus)]
+        if self._is_of_other_source(found):
+            reasons.append(self._other_source())
+        if self._unneeded():
+            reasons.append(
+                "The fabric manager is installed, and neither an NVSwitch nor nvidia_driver_fabric_manager asks for it"
+            )
         broken = sorted(one.name for one in self.installed.values() if one.broken and _of_driver(one))
         if broken:
             reasons.append(f"An installation was interrupted: {', '.join(broken)} must still be configured")
@@ -221,6 +228,31 @@ class _Planner:
             reasons.append(f"Still held: {', '.join(unwanted)}")
         return reasons
 
+    def _is_of_other_source(self, found: Current) -> bool:
+        """Whether we have installed it from another source, whose packages have the same names."""
+        brought = self.record.brought
+        return self.record.source not in ("", self.wish.source) and any(one.name in brought for one in found.packages)
+
+    def _other_source(self) -> str:
+        wanted = self.wish.source
+        return f"The driver that is installed is from source {self.record.source}, and source {wanted} is asked for"
+
+    def _unneeded(self) -> list[str]:
+        """The fabric manager that we have installed and that is not wanted any more."""
+        if self.wish.fabric_manager:
+            return []
+        brought = self.record.brought
+        return [name for name in _driver_packages.fabric_managers(self.installed) if name in brought]
+
+    def _of_this_source(self, found: Current | None, offered: Available) -> Current | None:
+        """The installed driver, if this source has given it, or has the very same packages."""
+        if found is None or not self._is_of_other_source(found):
+            return found
+        if any(package.version not in offered.get(package.name, ()) for package in found.packages):
+            return None
+        self.plan.why.remove(self._other_source())
+        return found
+
     def _stay(self, found: Current) -> None:
         self.plan.satisfied = True
         self.plan.why = [f"{found.version} is installed as asked for"]
@@ -229,15 +261,17 @@ class _Planner:
         self.plan.packages = [asdict(package) for package in found.packages]
         self.plan.hold = [package.name for package in found.packages] if self.wish.hold else []
         self.plan.download_bytes = self.plan.disk_bytes = 0
+        self.outcome.warnings += _driver_choice.support_ended(self.wish, self.gpus, found.branch, None)
 
     def _plan(self, found: Current | None, catalogue: Catalogue) -> None:
         wish, system, reader = self.wish, self.system, catalogue.reader
         offered = catalogue.offered(_driver_packages.candidate_names(system))
+        found = self._of_this_source(found, offered)
         given = None if self.request.kernel == "newest" else self._kernels({})
         headers = reader.available(_kernel_headers.header_names(system, given))
         kernels = self.plan.kernels = self._kernels(headers)
         self.refusals += _preflight.foreign_packages(
-            wish.source, self.installed, offered, reader.origin, self.host.record().installed
+            wish.source, self.installed, offered, reader.origin, self.record.brought
         )
         self.refusals += _preflight.dkms_missing(system, self.installed, offered)
         self.refusals += _preflight.headers(system, kernels, self.installed, headers, self.host.files)
@@ -248,10 +282,11 @@ class _Planner:
                 versions.append(offer.version)
         ranked = _driver_choice.choose(system, wish, self.gpus, offers, found)
         needed = _kernel_headers.header_packages(system, kernels, self.installed, headers, self.host.files)
+        unneeded = self._unneeded()
         unresolved: list[tuple[Offer, str]] = []
         for offer in ranked:
-            remove = _driver_packages.superseded(offer, self.installed, offered)
-            along = _driver_packages.companions(offer, self.installed, offered)
+            remove = _driver_packages.superseded(offer, self.installed, offered, unneeded)
+            along = _driver_packages.companions(offer, self.installed, offered, unneeded)
             wanted = (*offer.packages, *along, *needed)
             try:
                 transaction = reader.simulate(wanted, remove, offer.version)
@@ -344,7 +379,7 @@ class _Planner:
     def _unhold(self, keep: t.Container[str]) -> list[str]:
         return sorted(
             name
-            for name in self.host.record().held
+            for name in self.record.held
             if name not in keep and name in self.installed and self.installed[name].held
         )
 

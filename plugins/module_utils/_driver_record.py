@@ -26,7 +26,6 @@ class PlanError(Exception):
 class Plan:
     """What module driver_plan worked out, as far as it is to be done."""
 
-    satisfied: bool
     source: str
     branch: str
     version: str
@@ -44,7 +43,6 @@ class Plan:
         try:
             transaction = plan["transaction"]
             return cls(
-                satisfied=bool(plan["satisfied"]),
                 source=str(plan["source"]),
                 branch=str(plan["branch"]),
                 version=str(plan["version"]),
@@ -103,8 +101,13 @@ class Record:
     asked: tuple[str, ...] = ()
     """Packages that were asked for by name, so that the package manager takes them for the user's own choice."""
     held: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
     pending: Pending | None = None
+
+    @property
+    def brought(self) -> frozenset[str]:
+        """The packages that were not there before, those of a transaction that has only begun included."""
+        pending = self.pending.names - self.pending.before.keys() if self.pending else frozenset()
+        return pending.union(self.installed)
 
     def as_json(self) -> str:
         value: dict[str, t.Any] = {"version": 1, **asdict(self)}
@@ -133,7 +136,6 @@ class Record:
                 installed=texts("installed"),
                 asked=texts("asked"),
                 held=texts("held"),
-                files=texts("files"),
                 pending=pending
                 and Pending(frozenset(pending["names"]), {name: Was(**was) for name, was in pending["before"].items()}),
             )

@@ -21,9 +21,7 @@ if t.TYPE_CHECKING:
     from ._driver_record import Plan, Records
     from ._packages import Installed, Reader, Result, Writer
 
-FailureKind = t.Literal[
-    "lock", "download", "unresolvable", "disk", "dkms", "interrupted", "in_use", "package_manager"
-]
+FailureKind = t.Literal["lock", "download", "unresolvable", "disk", "dkms", "interrupted", "in_use", "package_manager"]
 
 _KINDS: dict[str, FailureKind] = {
     "lock": "lock",
@@ -371,7 +369,6 @@ class _Present:
                 installed=tuple(sorted(self._new(now))),
                 asked=tuple(sorted({*self._old.asked, *(one.name for one in self._plan.packages)} & now.keys())),
                 held=tuple(sorted(ours)),
-                files=self._old.files,
             )
         )
 
@@ -615,7 +612,7 @@ def absent(host: Host, *, check: bool) -> Outcome:
         return Outcome(changed=False, builds=of_driver(host.dkms.status()))
     now = host.reader.installed()
     pending = record.pending or Pending(frozenset(), {})
-    ours = {*record.installed, *(pending.names - pending.before.keys())} & now.keys()
+    ours = record.brought & now.keys()
     remove, kept = _removable(host, record, ours, now)
     unhold = sorted(
         name

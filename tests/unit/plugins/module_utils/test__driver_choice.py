@@ -371,9 +371,32 @@ class TestInstalledDriver:
         assert misfits(found, Wish("nvidia"), gpus("Hopper")) == []
         assert ranked(DEBIAN_12, Wish("nvidia", display=True), gpus("Hopper"), found)[0] == (version, PROPRIETARY)
 
-    def test_stays_in_its_branch_when_upgraded(self) -> None:
-        found = installed(DEBIAN_12, "580.95.05", OPEN)
-        assert ranked(DEBIAN_12, Wish("nvidia", upgrade=True), gpus("Hopper"), found)[0] == ("580.159.04", OPEN)
+    @pytest.mark.parametrize(
+        ("version", "wish", "cards", "expected"),
+        [
+            ("580.95.05", Wish("nvidia", upgrade=True), "Hopper", "620.36.02"),
+            ("580.95.05", Wish("nvidia", upgrade=True), "Volta", "580.159.04"),
+            ("580.95.05", Wish("nvidia", branch="580", upgrade=True), "Hopper", "580.159.04"),
+            ("580.95.05", Wish("nvidia", version="580.95.05", upgrade=True), "Hopper", "580.95.05"),
+            ("590.48.01", Wish("nvidia", upgrade=True), "Hopper", "620.36.02"),
+        ],
+    )
+    def test_upgraded(self, version: str, wish: Wish, cards: str, expected: str) -> None:
+        found = installed(DEBIAN_12, version, PROPRIETARY)
+        assert ranked(DEBIAN_12, wish, gpus(cards), found)[0][0] == expected
+
+    def test_an_upgrade_stays_where_nothing_newer_is_supported(self) -> None:
+        available = repositories.nvidia(DEBIAN_12, ("580.159.04", "590.48.01"))
+        found = installed(DEBIAN_12, "590.48.01", OPEN)
+        wish = Wish("nvidia", upgrade=True)
+        ranking = choose(DEBIAN_12, wish, gpus("Hopper"), offers(DEBIAN_12, wish, available), found)
+        assert [one.branch for one in ranking] == ["590", "590", "580", "580"]
+
+    def test_an_upgrade_falls_back_to_its_own_branch(self) -> None:
+        found = installed(DEBIAN_12, "580.159.04", OPEN)
+        wish = Wish("nvidia", upgrade=True)
+        versions = [version for version, _flavour in ranked(DEBIAN_12, wish, gpus("Hopper"), found)]
+        assert list(dict.fromkeys(versions)) == ["620.36.02", "595.71.05", "580.159.04"]
 
     def test_leaves_a_branch_that_does_not_support_the_gpus(self) -> None:
         found = installed(DEBIAN_12, "595.71.05", OPEN)
@@ -498,6 +521,20 @@ def test_why_an_installed_driver_stays() -> None:
         "Branch 580 (long-term, supported until 2028-06) is installed and supports all GPUs",
         "Version 580.95.05 is installed and stays",
         "The proprietary kernel module is installed and stays",
+    )
+
+
+def test_why_an_upgrade_leaves_the_branch() -> None:
+    found = installed(DEBIAN_12, "580.159.04", OPEN)
+    assert why(DEBIAN_12, Wish("nvidia", upgrade=True), gpus("Hopper"), found)[0] == (
+        "Branch 620 (long-term, supported until 2029-09) is the newest supported one on offer, to which the upgrade "
+        "goes from branch 580"
+    )
+    assert why(DEBIAN_12, Wish("nvidia", upgrade=True), gpus("Volta"), replace(found, kernel_module="proprietary"))[
+        0
+    ] == (
+        "Branch 580 (long-term, supported until 2028-06) is the newest supported one on offer that "
+        "GPU Tesla V100 00000000:01:00.0 (Volta) can use"
     )
 
 

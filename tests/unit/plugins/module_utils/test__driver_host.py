@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import typing as t
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _apt_sources, _driver_host
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import RefusedError
-from ansible_collections.cudahub.gpu.plugins.module_utils._driver_plan import Record
+from ansible_collections.cudahub.gpu.plugins.module_utils._driver_record import Record
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Result
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
 from ansible_collections.cudahub.gpu.tests.unit.plugins.driver_repositories import put
@@ -166,20 +165,21 @@ def test_what_dkms_has_built(root: Path) -> None:
     assert (build.version, build.kernel, build.is_installed) == ("580.159.04", "6.12.118+deb13-amd64", True)
 
 
-@pytest.mark.parametrize(
-    ("text", "record"),
-    [
-        (None, Record()),
-        (json.dumps({"version": 1, "installed": ["a", "b"], "held": ["a"]}), Record(frozenset("ab"), frozenset("a"))),
-        ('{"installed": null}', Record()),
-        ("[]", Record()),
-        ("{", Record()),
-    ],
-)
-def test_the_record(root: Path, text: str | None, record: Record) -> None:
-    if text is not None:
-        put(root, _driver_host.RECORD, text)
+def test_the_record(root: Path) -> None:
+    assert apt_host().record() == Record()
+    record = Record(source="distro", installed=("a", "b"), held=("a",))
+    put(root, _driver_host.RECORD, record.as_json())
     assert apt_host().record() == record
+
+
+@pytest.mark.parametrize("text", ['{"installed": null}', "[]", "{", b"\xff"])
+def test_a_record_that_can_not_be_read_is_refused(root: Path, text: str | bytes) -> None:
+    put(root, _driver_host.RECORD, text)
+    with pytest.raises(
+        RefusedError, match=r"The record .*/nvidia_driver.json can't be read: .*; correct it, or"
+    ) as error:
+        apt_host().record()
+    assert [refusal.code for refusal in error.value.refusals] == ["record"]
 
 
 def test_a_simulated_host_has_a_machine_of_its_own(root: Path) -> None:

@@ -142,6 +142,8 @@ class FakeHost:
 
     def have(self, outcome: _driver_plan.Outcome, *, held: bool = True) -> None:
         """Carry a plan out."""
+        for package in outcome.plan.transaction["remove"]:
+            self.packages.pop(package["name"], None)
         for package in outcome.plan.packages:
             self.packages |= install(Package(**package), held=held and package["name"] in outcome.plan.hold)
         assert outcome.plan.version is not None

@@ -82,9 +82,6 @@ class System:
     def origin(self, package: Package) -> str | None:
         return f"https://mirror.example/{package.name}" if self.offered else None
 
-    def compare(self, left: str, right: str) -> int:
-        return (left > right) - (left < right)
-
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], _pin: str | None) -> Transaction:
         self._call("simulate", (one.name for one in install))
         wanted = self._wanted(install)
@@ -236,7 +233,6 @@ def host(system: System, records: Records) -> driver.Host:
 def plan(version: str, *, remove: t.Sequence[str] = (), **more: t.Any) -> _driver_record.Plan:
     branch = version.split(".", maxsplit=1)[0]
     return _driver_record.Plan(
-        satisfied=False,
         source="nvidia",
         branch=branch,
         version=version,
@@ -290,9 +286,6 @@ def test_a_second_run_changes_nothing_and_asks_for_nothing() -> None:
     before, record = system.all, records.record
     system.calls.clear()
     assert have(system, records) == driver.Outcome(changed=False, builds=system.status())
-    assert driver.present(
-        host(system, records), replace(plan("580.159.04"), satisfied=True), hold=True, check=False
-    ) == driver.Outcome(changed=False, builds=system.status())
     assert system.calls == []
     assert (system.all, records.record) == (before, record)
 
@@ -764,7 +757,6 @@ def test_absent_after_a_killed_run() -> None:
 # --- plan and record
 
 PLAN = {
-    "satisfied": False,
     "source": "distro",
     "branch": "535",
     "version": "535.309.01",
