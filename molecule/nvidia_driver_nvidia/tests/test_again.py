@@ -25,16 +25,16 @@ def test_second_run_takes_seconds_and_no_lock(
     volta = host.get_host("ansible://volta", ansible_inventory=INVENTORY)
     start = time.monotonic()
     with locked(host), locked(volta):
-        said = role("gpu_nodes", lock_timeout=1)
+        said = role("installed", lock_timeout=1)
     assert said.count("changed=0") == 2
     assert time.monotonic() - start < LONGEST
 
 
 def test_verify_accepts_what_was_asked_for(role: Callable[..., str]) -> None:
-    assert role("gpu_nodes", entry="verify").count("changed=0") == 2
+    assert role("installed", entry="verify").count("changed=0") == 2
 
 
 def test_verify_refuses_another_driver(role: Callable[..., str]) -> None:
-    said = role("gpu_nodes", entry="verify", fails=True, version="580.126.09")
+    said = role("installed", entry="verify", fails=True, version="580.126.09")
     for name in ("hopper", "volta"):
         assert f"{name} does not have the NVIDIA driver that is asked for (580.126.09 " in said

@@ -12,7 +12,7 @@ from typing import Any
 
 from testinfra.host import Host
 
-testinfra_hosts = ["ansible://gpu_nodes"]
+testinfra_hosts = ["ansible://installed"]
 
 EXPECTED = {
     "hopper": ("620.36.02", "nvidia-kernel-open-dkms"),
