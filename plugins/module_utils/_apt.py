@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import tempfile
 import typing as t
 from functools import cmp_to_key
 from operator import attrgetter
 from pathlib import Path
 
+from . import _scratch
 from ._address import address as normal_address
 from ._packages import Change, Installed, Package, PackageError, Transaction
 
@@ -181,8 +181,7 @@ def pinned(pin: str | None) -> t.Iterator[list[str]]:
     if pin is None and not excluded:
         yield []
         return
-    directory = Path(tempfile.mkdtemp(prefix="cudahub-apt-"))
-    try:
+    with _scratch.folder() as directory:
         directory.chmod(0o755)
         main, parts = directory / "preferences", directory / "preferences.d"
         parts.mkdir(mode=0o755)
@@ -193,8 +192,6 @@ def pinned(pin: str | None) -> t.Iterator[list[str]]:
         main.write_text(pin_text(pin) + own, encoding="utf-8")
         main.chmod(0o644)
         yield ["-o", f"Dir::Etc::Preferences={main}", "-o", f"Dir::Etc::PreferencesParts={parts}"]
-    finally:
-        shutil.rmtree(directory)
 
 
 def pin_text(pin: str | None) -> str:

@@ -14,11 +14,11 @@ import contextlib
 import hashlib
 import re
 import shutil
-import tempfile
 import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import _scratch
 from ._address import address, masked, password_in_url, secrets
 from ._apt import ENVIRONMENT, first_error
 from ._driver_packages import Notice, RefusedError
@@ -262,12 +262,14 @@ def private_apt(
 
     Raises RepositoryError when one of the needed addresses can't be read, PackageError when apt has another trouble.
     """
-    directory = Path(tempfile.mkdtemp(prefix="cudahub-apt-"))
-    try:
+    with contextlib.ExitStack() as stack:
+        place = "a temporary folder"
         try:
+            directory = stack.enter_context(_scratch.folder())
+            place = str(directory)
             options = _prepare(directory, repository, fetch, timeout)
         except OSError as error:
-            raise PackageError("disk", f"The package lists can't be copied to {directory}: {error.strerror}") from error
+            raise PackageError("disk", f"The package lists can't be copied to {place}: {error.strerror}") from error
         result = run(["apt-get", "-q", *options, "update"], ENVIRONMENT)
         failures = parse_failures(result.stdout + "\n" + result.stderr, repository.key if repository else None)
         if result.rc and not failures:
@@ -278,8 +280,6 @@ def private_apt(
             if address(failure.url) in map(address, needed):
                 raise failure
         yield options, failures
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _prepare(directory: Path, repository: Repository | None, fetch: Fetch, timeout: float) -> list[str]:

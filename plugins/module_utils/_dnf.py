@@ -7,19 +7,18 @@
 from __future__ import annotations
 
 import configparser
-import contextlib
 import fnmatch
 import functools
 import json
 import os
 import re
 import shutil
-import tempfile
 import time
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import _scratch
 from ._address import masked
 from ._apt_sources import RepositoryError, checked_key
 from ._dnf_program import PROGRAM
@@ -473,7 +472,7 @@ class Dnf:
         self, command: str, request: t.Mapping[str, t.Any], options: t.Sequence[str] = ()
     ) -> tuple[t.Any, Result]:
         """The answer, None if there is none, and how dnf ended. Raises PackageError("lock")."""
-        with self._workspace() as folder:
+        with _scratch.folder() as folder:
             program, question, answer = folder / "cudahub_dnf.py", folder / "request.json", folder / "answer.json"
             program.write_text(PROGRAM, encoding="utf-8")
             question.write_text(json.dumps({**request, "answer": str(answer)}), encoding="utf-8")
@@ -543,12 +542,6 @@ class Dnf:
         configuration = f"[main]\nenabled = 1\nlocklist = {folder}/versionlock.list\n"
         (folder / "versionlock.conf").write_text(configuration, encoding="utf-8")
         return [f"--setopt=pluginconfpath={PLUGIN_CONF},{folder}"]
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _workspace() -> t.Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="cudahub-dnf-") as folder:
-            yield Path(folder)
 
 
 class DnfReader:

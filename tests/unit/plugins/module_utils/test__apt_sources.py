@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import typing as t
 from pathlib import Path
 
@@ -360,7 +361,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sources, "SOURCES_PARTS", str(tmp_path / "sources.list.d"))
     monkeypatch.setattr(sources, "LISTS", str(tmp_path / "lists"))
     monkeypatch.setattr(sources, "OWN_FILE", str(tmp_path / "sources.list.d" / "own.sources"))
-    monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     return tmp_path
 
 
