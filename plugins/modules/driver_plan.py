@@ -46,9 +46,10 @@ options:
   branch:
     description:
       - The driver branch, for example V("580"). Quote it.
-      - V(auto) keeps the branch of a driver that this source has given and that suits the GPUs. Else it is the newest
-        supported branch that the source offers and that suits the oldest GPU, or with a warning the newest that is no
-        longer supported.
+      - V(auto) keeps the branch of a driver that this source has given and that suits the GPUs, unless O(upgrade) is
+        set. Else it is the newest supported branch that the source offers and that suits the oldest GPU, or with a
+        warning the newest that is no longer supported.
+      - A branch that is no longer supported is warned of whenever it is chosen or stays.
     type: str
     default: auto
   version:
@@ -70,7 +71,11 @@ options:
     type: bool
     default: false
   fabric_manager:
-    description: Whether to install the fabric manager. V(auto) does where there are NVSwitches.
+    description:
+      - Whether to install the fabric manager. V(auto) does where there are NVSwitches. Where it is not wanted, one that
+        this collection has installed is removed, and any other one stays.
+      - HGX B200 and B300 don't show their NVLink switches on PCI, so that O(nvswitches) is 0. With V(auto), hosts with
+        such GPUs get a warning, and no fabric manager. V(always) or V(never) decide it.
     type: str
     choices: [auto, always, never]
     default: auto
@@ -89,7 +94,10 @@ options:
     choices: [enrolled, refuse]
     default: refuse
   upgrade:
-    description: Whether to go to the newest version that fits, although a driver that fits is installed.
+    description:
+      - Whether to go to the newest version that fits, although a driver that fits is installed. With O(branch=auto) it
+        is that of the newest supported branch, with another one that of this branch.
+      - An installed branch that is newer than all supported ones on offer stays.
     type: bool
     default: false
   hold:
@@ -391,7 +399,7 @@ plan:
           type: str
           sample: null
     module_stream:
-      description: The module stream that dnf must enable; null if none.
+      description: The module stream that dnf enables with the transaction, as dnf says itself; null if none.
       returned: always
       type: str
       sample: nvidia-driver:580-open
