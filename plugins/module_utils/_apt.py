@@ -275,15 +275,25 @@ def unresolvable_reason(result: Result) -> str:
 
 def first_error(result: Result) -> str:
     """The first error that apt printed, without its mark, as the later ones follow from it."""
-    match = re.search(r"^E: (.*)$", result.stderr, re.MULTILINE)
-    return match[1] if match else last_line(result)
+    line = first_line(result.stderr, r"^E: ")
+    return plain(line) if line else last_line(result)
 
 
 def last_line(result: Result) -> str:
-    """The last error that a command printed, without its mark."""
+    """The last error that a command printed, without its mark; its last line if it printed none."""
     lines = [line.strip() for line in (result.stderr or result.stdout).splitlines() if line.strip()]
-    errors = [line[3:] for line in lines if line.startswith("E: ")]
-    return errors[-1] if errors else lines[-1] if lines else f"exit status {result.rc}"
+    errors = [line for line in lines if line.startswith("E: ")]
+    return plain((errors or lines or ["it printed nothing"])[-1])
+
+
+def first_line(text: str, pattern: str) -> str | None:
+    """The first line in which a pattern is found."""
+    return next((line.strip() for line in text.splitlines() if re.search(pattern, line.strip())), None)
+
+
+def plain(line: str) -> str:
+    """A line of apt or dpkg without the mark of an error in front and the full stop at its end."""
+    return re.sub(r"^(?:E|W|dpkg|Err\S*): *(?:error: )?", "", line.strip()).rstrip(".")
 
 
 def newest_first(versions: t.Iterable[str]) -> tuple[str, ...]:

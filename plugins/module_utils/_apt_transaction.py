@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._apt import pinned, transaction_arguments, unresolvable_reason
+from ._apt import first_line, last_line, pinned, plain, transaction_arguments, unresolvable_reason
 from ._packages import PackageError, Result
 
 if t.TYPE_CHECKING:
@@ -198,9 +198,7 @@ class AptWriter:
     def _read(self, command: t.Sequence[str]) -> str:
         result = self._run(command, ENVIRONMENT)
         if result.rc:
-            raise PackageError(
-                "package_manager", f"{' '.join(command[:2])} failed: {_last_line(result.stderr)}", result.stderr
-            )
+            raise PackageError("package_manager", f"{' '.join(command[:2])} failed: {last_line(result)}", result.stderr)
         return result.stdout
 
     def _settle(self) -> None:
@@ -273,7 +271,7 @@ class AptWriter:
         if held or "is another process using it?" in output:
             who = f"process {held['pid']}" if held and held["pid"] else "another process"
             return "lock", _lock_message(DPKG_LOCKS[0], who, self._lock_timeout)
-        full = _first(output, r"No space left on device|enough free space in")
+        full = first_line(output, r"No space left on device|enough free space in")
         if full:
             path = _PATH.search(full)
             return "disk", self._disk_message(path[1] if path else "/var/cache/apt/archives", full)
@@ -281,9 +279,9 @@ class AptWriter:
             reason = unresolvable_reason(Result(code, output, output))
             return "unresolvable", f"The packages can't be installed together any more: {reason}"
         for pattern, kind, text in _REASONS:
-            line = _first(output, pattern)
+            line = first_line(output, pattern)
             if line:
-                return kind, text.format(line=_plain(line), program=program)
+                return kind, text.format(line=plain(line), program=program)
         message = _dpkg_message(program, code, output)
         if self._fullest()[1] < ALMOST_FULL:
             return "disk", self._disk_message("/var", message)
@@ -297,7 +295,7 @@ class AptWriter:
     def _disk_message(self, path: str, line: str) -> str:
         mount, free = self._fullest(path)
         return (
-            f"The disk is full: {mount} has {free / 1e6:.0f} MB left ({_plain(line)}); make room there "
+            f"The disk is full: {mount} has {free / 1e6:.0f} MB left ({plain(line)}); make room there "
             "and run this again"
         )
 
@@ -375,18 +373,6 @@ def _dpkg_message(program: str, code: int, output: str) -> str:
         match = _DPKG_ERROR.match(line.strip())
         if match:
             reason = lines[index + 1].strip() if index + 1 < len(lines) else "no reason given"
-            return f"dpkg could not finish {match['package']}: {_plain(reason)}"
-    line = _first(output, r"^(?:E|dpkg|apt-mark|Error):? ") or _last_line(output)
-    return f"{program} ended with exit status {code}: {_plain(line)}"
-
-
-def _first(output: str, pattern: str) -> str | None:
-    return next((line.strip() for line in output.splitlines() if re.search(pattern, line.strip())), None)
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
-
-
-def _plain(line: str) -> str:
-    return re.sub(r"^(?:E|W|dpkg|Err\S*): *(?:error: )?", "", line.strip()).rstrip(".")
+            return f"dpkg could not finish {match['package']}: {plain(reason)}"
+    line = first_line(output, r"^(?:E|dpkg|apt-mark|Error):? ") or last_line(Result(code, output, ""))
+    return f"{program} ended with exit status {code}: {plain(line)}"

@@ -266,7 +266,7 @@ CONDENSED = (
             "W: careful\nE: Essential packages were removed and -y was used\n",
             "Essential packages were removed and -y was used",
         ),
-        ("", "", "exit status 100"),
+        ("", "", "it printed nothing"),
     ],
 )
 def test_why_a_request_is_unresolvable(stdout: str, stderr: str, reason: str) -> None:

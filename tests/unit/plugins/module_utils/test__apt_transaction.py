@@ -262,7 +262,7 @@ def test_automatic_packages() -> None:
 
 def test_a_listing_that_fails() -> None:
     one = AptWriter(Log(), lambda _command, _env: Result(2, "", "E: no\n"), 1, locks=Locks(0), disks=Disks())
-    with pytest.raises(PackageError, match="apt-mark showauto failed: E: no"):
+    with pytest.raises(PackageError, match="apt-mark showauto failed: no"):
         one.automatic()
 
 
