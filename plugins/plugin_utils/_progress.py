@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.cudahub.gpu.plugins.module_utils._address import masked
+
 LONGEST = 160
 
 _LOCK = re.compile(r"held by process (\d+)(?: \(([^)]+)\))?")
@@ -25,9 +27,9 @@ def duration(seconds: float) -> str:
 
 
 def last_words(log: str) -> str:
-    """The last line of a log that says anything, on one line and without control characters; empty if there is none."""
+    """The last line of a log that says anything, on one line and without control characters and passwords; empty if there is none."""
     for line in reversed(re.split(r"[\r\n]+", _ESCAPES.sub("", log))):
-        words = " ".join("".join(char if char.isprintable() else " " for char in line).split())
+        words = masked(" ".join("".join(char if char.isprintable() else " " for char in line).split()))
         lock = _LOCK.search(words)
         if lock:
             holder = f"process {lock[1]}" + (f" ({lock[2]})" if lock[2] else "")

@@ -33,6 +33,7 @@ def test_duration(seconds: float, said: str) -> None:
         ),
         ("E: Could not get lock. It is held by process 7\n", "waiting for the lock held by process 7"),
         ("held by process 7 (apt-get)\nUnpacking linux-headers\n", "Unpacking linux-headers"),
+        ("[MIRROR] https://me:secret@mirror.example/a.rpm", "[MIRROR] https://***@mirror.example/a.rpm"),
         ("x" * 500, "x" * (LONGEST - 1) + "…"),
     ],
 )
