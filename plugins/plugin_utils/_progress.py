@@ -27,7 +27,7 @@ def duration(seconds: float) -> str:
 
 
 def last_words(log: str) -> str:
-    """The last line of a log that says anything, on one line and without control characters and passwords; empty if there is none."""
+    """The last line of a log that says anything, without control characters and passwords; empty if there is none."""
     for line in reversed(re.split(r"[\r\n]+", _ESCAPES.sub("", log))):
         words = masked(" ".join("".join(char if char.isprintable() else " " for char in line).split()))
         lock = _LOCK.search(words)
