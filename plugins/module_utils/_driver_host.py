@@ -66,8 +66,9 @@ class _RealHost:
             raise RefusedError([Notice("record", str(error))]) from error
 
     def space(self, path: str) -> _preflight.Space:
-        status = os.statvfs(path)
-        return _preflight.Space(Path(path).stat().st_dev, status.f_bavail * status.f_frsize)
+        there = next(one for one in (Path(path), *Path(path).parents) if one.exists())
+        status = os.statvfs(there)
+        return _preflight.Space(there.stat().st_dev, status.f_bavail * status.f_frsize)
 
     def size(self, path: str) -> int:
         return Path(path).stat().st_size

@@ -87,7 +87,7 @@ class Host(t.Protocol):
         """The package that a file belongs to."""
 
     def space(self, path: str) -> _preflight.Space:
-        """The room on the file system of a path."""
+        """The room on the file system of a path, or of where it will be."""
 
     def size(self, path: str) -> int:
         """The bytes of a file."""
@@ -188,7 +188,10 @@ class _Planner:
         if found is not None and not self.plan.why and not self.wish.upgrade:
             self._stay(found)
             return
-        self.plan.repair = any(one.broken for one in self.installed.values()) or bool(host.files.names(_DPKG_UPDATES))
+        others = _preflight.broken_of_others(self.installed, self.record.pending.names if self.record.pending else ())
+        self.refusals += _preflight.broken_packages(others)
+        broken = [one for one in self.installed.values() if one.broken and one not in others]
+        self.plan.repair = bool(broken or host.files.names(_DPKG_UPDATES))
         if not self.request.ignore_processes:
             self.refusals += _preflight.processes(_preflight.gpu_processes(host.machine_files), self.gpus)
         try:
@@ -274,7 +277,8 @@ class _Planner:
             wish.source, self.installed, offered, reader.origin, self.record.brought
         )
         self.refusals += _preflight.dkms_missing(system, self.installed, offered)
-        self.refusals += _preflight.headers(system, kernels, self.installed, headers, self.host.files)
+        if "container" not in [one.code for one in self.refusals]:
+            self.refusals += _preflight.headers(system, kernels, self.installed, headers, self.host.files)
         offers = _driver_packages.offers(system, wish, offered)
         for offer in (one for one in offers if not one.lacks):
             versions = self.plan.available.setdefault(offer.branch, [])
@@ -327,11 +331,12 @@ class _Planner:
         self.refusals += self._other_kernels(transaction)
         self.outcome.warnings += self._losses(transaction)
         initramfs = _preflight.initramfs_size(self.host.files, self.host.size)
-        needs = _preflight.disk_needs(transaction, len(plan.kernels), initramfs)
+        needs = _preflight.disk_needs(self.system, transaction, len(plan.kernels), initramfs)
         self.refusals += _preflight.disk(needs, self.host.space)
         plan.satisfied = transaction.empty and not plan.why and not plan.repair
         if transaction.empty:
-            self.refusals[:] = [one for one in self.refusals if one.code != "processes"]
+            no_matter = ("processes", "broken_package") if plan.satisfied else ("processes",)
+            self.refusals[:] = [one for one in self.refusals if one.code not in no_matter]
 
     def _held_by_others(self, transaction: Transaction) -> list[str]:
         """The packages that somebody holds, that are not of the driver, and that a transaction would touch."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ._driver import DKMS, libraries, loaded
 from ._driver_choice import unknown_architecture, unknown_os
-from ._driver_packages import ARCHITECTURES, NAMES, SUPPORTED, Notice, RefusedError, System, in_family
+from ._driver_packages import ARCHITECTURES, NAMES, SUPPORTED, Notice, RefusedError, System, in_family, is_family
 from ._kernel_headers import has_headers, header_name, header_packages
 from ._packages import Package
 
@@ -32,6 +32,7 @@ BUILD_TREE = GIB
 """Bytes that DKMS writes while it builds for a kernel, with room to spare."""
 EFI_VARIABLES = "/sys/firmware/efi/efivars"
 
+_KERNEL = re.compile(r"linux-(?:image|headers|modules)-")
 SIMULATOR_LIBRARIES = "/usr/local/lib/gpu-simulator/"
 RUNFILE_UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _MODULE = re.compile(r"nvidia\.ko(?:\.\w+)?")
@@ -198,7 +199,40 @@ def dkms_missing(system: System, installed: t.Mapping[str, Installed], available
     ]
 
 
-def disk_needs(transaction: Transaction, kernels: int, initramfs_bytes: int | None) -> tuple[Need, ...]:
+def broken_of_others(installed: t.Mapping[str, Installed], ours: t.Collection[str]) -> list[Installed]:
+    """The packages that are not installed completely, and that the driver has no part in.
+
+    ``ours`` are those that a transaction of ours touches. Where a driver is installed, its module may be what keeps a
+    kernel from being configured. Triggers that wait are run by any transaction.
+    """
+    has_driver = any(one.present and is_family(name) for name, one in installed.items())
+    return [
+        one
+        for name, one in installed.items()
+        if one.broken
+        and one.state != "triggers"
+        and name not in ours
+        and not is_family(name)
+        and not (has_driver and _KERNEL.match(name))
+    ]
+
+
+def broken_packages(broken: t.Sequence[Installed]) -> list[Notice]:
+    """Refuse to begin beside packages that no transaction of the driver makes whole."""
+    if len(broken) == 1:
+        (one,) = broken
+        command = "apt-get install --reinstall" if one.state == "half-installed" else "dpkg --configure"
+        message = f"Package {one.name} is {one.state}: run {command} {one.name}, or remove it"
+    else:
+        names = [f"{one.name} ({one.state})" for one in sorted(broken, key=lambda one: one.name)]
+        message = (
+            f"Packages {_some(names)} are not installed completely: run dpkg --configure -a and apt-get install "
+            "--reinstall for what that leaves, or remove them"
+        )
+    return [Notice("broken_package", message)] if broken else []
+
+
+def disk_needs(system: System, transaction: Transaction, kernels: int, initramfs_bytes: int | None) -> tuple[Need, ...]:
     """What a transaction writes; ``initramfs_bytes`` is the size of the largest one in /boot, None where none is.
 
     Without a transaction nothing is written. The modules of a kernel are taken for MODULES bytes, the tree in which
@@ -208,12 +242,11 @@ def disk_needs(transaction: Transaction, kernels: int, initramfs_bytes: int | No
         return ()
     needs = [
         Need("/usr", max(transaction.disk_bytes or 0, 0) + kernels * MODULES, "the driver's files and modules"),
-        Need(
-            "/var",
-            (transaction.download_bytes or 0) + BUILD_TREE,
-            "the downloaded packages and the build of the module",
-        ),
     ]
+    if transaction.download_bytes:
+        cache = "/var/cache/dnf" if system.distribution == "rhel" else "/var/cache/apt/archives"
+        needs.append(Need(cache, transaction.download_bytes, "the downloaded packages"))
+    needs.append(Need("/var", BUILD_TREE, "the build of the module"))
     if initramfs_bytes is not None:
         needs.append(Need("/boot", initramfs_bytes + MIB, "the new initramfs, written beside the old one"))
     return tuple(needs)

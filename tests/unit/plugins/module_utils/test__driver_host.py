@@ -195,3 +195,4 @@ def test_room_and_sizes(root: Path) -> None:
     space = apt_host().space(str(root))
     assert space.device == root.stat().st_dev
     assert space.free_bytes > 0
+    assert apt_host().space(str(root / "not" / "there" / "yet")).device == space.device

@@ -404,6 +404,40 @@ def test_an_interrupted_transaction_is_to_be_finished(host: FakeHost) -> None:
     assert outcome.plan.transaction == {"install": [], "change": [], "remove": []}
 
 
+def interrupt(host: FakeHost, name: str, state: t.Any = "half-configured") -> None:
+    host.packages[name] = Installed(name, "1", state, held=False)
+
+
+@pytest.mark.parametrize("state", ["half-configured", "unpacked", "half-installed"])
+def test_a_package_that_has_nothing_to_do_with_the_driver_must_be_whole(host: FakeHost, state: str) -> None:
+    host.have(plan(host, branch="580"))
+    interrupt(host, "badpkg", state)
+    assert plan(host).plan.satisfied
+    same = plan(host, branch="580", upgrade=True)
+    assert (same.refusals, same.plan.satisfied, same.plan.repair) == ([], True, False)
+    outcome = plan(host, branch="595")
+    assert codes(outcome) == ["broken_package"]
+    assert f"Package badpkg is {state}: run " in outcome.refusals[0].message
+    assert not outcome.plan.repair
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [("dkms", "half-configured"), ("man-db", "triggers"), (f"linux-image-{KERNEL}", "half-configured")],
+)
+def test_what_our_own_transaction_and_the_driver_have_left_is_finished(host: FakeHost, name: str, state: str) -> None:
+    host.have(plan(host, branch="580"))
+    host.recorded = Record("nvidia", pending=Pending(frozenset({"dkms"}), {}))
+    interrupt(host, name, state)
+    outcome = plan(host, branch="595")
+    assert (outcome.refusals, outcome.plan.repair) == ([], True)
+
+
+def test_a_kernel_that_another_module_keeps_from_being_configured(host: FakeHost) -> None:
+    interrupt(host, f"linux-image-{KERNEL}")
+    assert codes(plan(host)) == ["broken_package"]
+
+
 def test_dpkg_was_killed(host: FakeHost) -> None:
     put(host.root, "/var/lib/dpkg/updates/0001")
     assert plan(host).plan.repair
@@ -460,14 +494,13 @@ def test_no_other_kernel_comes_along(host: FakeHost, kernel: str, refused: list[
 
 def test_the_newest_kernel_of_an_image(host: FakeHost) -> None:
     host.packages, host.of = {}, dataclasses.replace(DEBIAN, kernel="6.18.0-host", container=True)
-    assert "container" in codes(plan(host))
+    assert codes(plan(host)) == ["container"]
     outcome = plan(host, kernel="newest")
     assert (outcome.refusals, outcome.plan.kernels) == ([], [KERNEL])
 
 
 def test_refusals_come_together(host: FakeHost) -> None:
     host.uid = 1000
-    host.of = dataclasses.replace(DEBIAN, container=True)
     host.free = 1
     put(host.root, "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\1")
     put(host.root, "/usr/bin/nvidia-uninstall")
@@ -475,7 +508,6 @@ def test_refusals_come_together(host: FakeHost) -> None:
     del host.offered[f"linux-headers-{KERNEL}"]
     assert set(codes(plan(host))) == {
         "no_root",
-        "container",
         "secure_boot",
         "foreign_runfile",
         "foreign_packages",

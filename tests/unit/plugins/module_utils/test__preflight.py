@@ -246,6 +246,7 @@ def test_dkms_of_epel(
         assert only(found, "dkms_missing").endswith("enable EPEL")
 
 
+CACHE = "/var/cache/apt/archives"
 TRANSACTION = Transaction(install=(Package("a", "1"),), download_bytes=400 * MIB, disk_bytes=900 * MIB)
 
 
@@ -253,14 +254,28 @@ TRANSACTION = Transaction(install=(Package("a", "1"),), download_bytes=400 * MIB
     ("transaction", "kernels", "initramfs", "expected"),
     [
         (Transaction(), 1, 40 * MIB, {}),
-        (TRANSACTION, 1, None, {"/usr": 1050 * MIB, "/var": 400 * MIB + GIB}),
-        (TRANSACTION, 2, 40 * MIB, {"/usr": 1200 * MIB, "/var": 400 * MIB + GIB, "/boot": 41 * MIB}),
+        (TRANSACTION, 1, None, {"/usr": 1050 * MIB, CACHE: 400 * MIB, "/var": GIB}),
+        (TRANSACTION, 2, 40 * MIB, {"/usr": 1200 * MIB, CACHE: 400 * MIB, "/var": GIB, "/boot": 41 * MIB}),
         (Transaction(change=(Change("a", "1", "2"),), disk_bytes=-MIB), 1, None, {"/usr": 150 * MIB, "/var": GIB}),
         (Transaction(remove=(Package("a", "1"),)), 1, None, {"/usr": 150 * MIB, "/var": GIB}),
     ],
 )
 def test_disk_needs(transaction: Transaction, kernels: int, initramfs: int | None, expected: dict[str, int]) -> None:
-    assert {need.path: need.size for need in _preflight.disk_needs(transaction, kernels, initramfs)} == expected
+    needs = _preflight.disk_needs(DEBIAN, transaction, kernels, initramfs)
+    assert {need.path: need.size for need in needs} == expected
+
+
+def test_dnf_has_another_cache() -> None:
+    needs = _preflight.disk_needs(repositories.by("rhel", "9"), TRANSACTION, 1, None)
+    assert [need.size for need in needs if need.path == "/var/cache/dnf"] == [400 * MIB]
+
+
+def test_several_broken_packages() -> None:
+    broken = [Installed("b", "1", "half-configured", held=False), Installed("a", "1", "half-installed", held=False)]
+    assert only(_preflight.broken_packages(broken), "broken_package") == (
+        "Packages a (half-installed), b (half-configured) are not installed completely: run dpkg --configure -a and "
+        "apt-get install --reinstall for what that leaves, or remove them"
+    )
 
 
 def test_initramfs_size(tmp_path: Path, files: HostFiles) -> None:
