@@ -85,6 +85,7 @@ def test_who_gets_the_fabric_manager(
 ) -> None:
     run(capsys, source="distro", gpus=[], fabric_manager=fabric_manager, nvswitches=nvswitches)
     assert planner.request.wish.fabric_manager is wanted
+    assert planner.request.fabric_manager == fabric_manager
 
 
 @pytest.mark.parametrize(
