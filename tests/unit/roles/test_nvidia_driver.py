@@ -242,15 +242,29 @@ def test_gpus_of_virtual_machines_are_not_planned_for(tmp_path: Path) -> None:
 
 
 def test_fabric_manager_is_for_switches(tmp_path: Path) -> None:
-    cases = {("auto", 0): False, ("auto", 4): True, ("always", 0): True, ("never", 4): False}
+    """Where it isn't wanted at all and its unit is there all the same, it is stopped."""
+    runs, rests = (True, "started"), (False, "stopped")
+    cases = {
+        ("auto", 0, None): None,
+        ("auto", 4, None): runs,
+        ("always", 0, None): runs,
+        ("never", 4, 0): rests,
+        ("never", 4, 1): None,
+        ("never", 0, None): None,
+    }
     hosts = {
-        f"{wish}{switches}": {"nvidia_driver_fabric_manager": wish, "gpu_of_host": {**GPU, "nvswitches": switches}}
-        for wish, switches in cases
+        f"{wish}{switches}{rc}": {
+            "nvidia_driver_fabric_manager": wish,
+            "gpu_of_host": {**GPU, "nvswitches": switches},
+            "_nvidia_driver_fabric_unit": {"skipped": True} if rc is None else {"rc": rc},
+        }
+        for wish, switches, rc in cases
     }
     found = rendered(tmp_path, ["daemons"], hosts)
-    for host, expected in zip(found.values(), cases.values(), strict=True):
-        names = [daemon["name"] for daemon in host["daemons"]]
-        assert names == ["nvidia-persistenced.service", *(["nvidia-fabricmanager.service"] if expected else [])]
+    for (name, host), expected in zip(found.items(), cases.values(), strict=True):
+        daemons = {daemon["name"]: (daemon["wanted"], daemon["state"]) for daemon in host["daemons"]}
+        assert daemons.pop("nvidia-persistenced.service") == runs
+        assert daemons == ({} if expected is None else {"nvidia-fabricmanager.service": expected}), name
 
 
 UBUNTU_UNIT = """\
@@ -322,6 +336,19 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"nvidia_driver_distro_url": "http://a/ b"},
         "nvidia_driver_distro_url is 'http://a/ b', which is not",
     ),
+    "password": (
+        {"nvidia_driver_repository_url": "https://ann:S3CRET@mirror.example.org/cuda"},
+        "nvidia_driver_repository_url has a user name or a password in it, which others could read: take it out",
+    ),
+    "slash": (
+        {"nvidia_driver_repository_url": "https://ann:x/S3CRET@mirror.example.org/cuda"},
+        "nvidia_driver_repository_url has a user name or a password in it",
+    ),
+    "token": (
+        {"nvidia_driver_repository_key_url": "https://S3CRET@mirror.example.org/key"},
+        "put it into a file in /etc/apt/auth.conf.d on the host",
+    ),
+    "no scheme": ({"nvidia_driver_distro_url": "ann:S3CRET@mirror"}, "nvidia_driver_distro_url has a user name or"),
     "checksum": ({"nvidia_driver_repository_key_checksum": "md5:00"}, "write sha256: and 64 hexadecimal digits"),
     "fingerprint": ({"nvidia_driver_repository_key_fingerprint": "3BF863CC"}, "write its 40 hexadecimal digits"),
     "lock": (
@@ -367,10 +394,13 @@ def test_options_that_can_not_be_right_are_refused_before_anything(tmp_path: Pat
         }
     ]
     hosts = {name: variables for name, (variables, _sentence) in MISTAKES.items()}
-    output = play(tmp_path, tasks, hosts)
+    output = play(tmp_path, tasks, hosts, "-vvv")
     assert "changed=2" not in output
+    assert "S3CRET" not in output
     for name, (_variables, sentence) in MISTAKES.items():
-        assert sentence in (tmp_path / f"{name}.said").read_text(encoding="utf-8"), name
+        said = (tmp_path / f"{name}.said").read_text(encoding="utf-8")
+        assert sentence in said, name
+        assert "S3CRET" not in said, name
 
 
 def test_options_that_are_right_pass(tmp_path: Path) -> None:
