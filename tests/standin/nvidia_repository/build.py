@@ -380,11 +380,10 @@ def main() -> None:
             (repos / name / machine, catalogue(name, built, triplet), "NVIDIA", "NVIDIA CUDA", KEYS[name])
             for name in distributions
         ]
-        repositories.append(
-            (repos / "ppa", foreign(), "LP-PPA-graphics-drivers", "Proprietary GPU Drivers", "key.pub")
-        )
+        repositories.append((repos / "ppa", foreign(), "LP-PPA-graphics-drivers", "Proprietary GPU Drivers", "key.pub"))
         for target, packages, origin, label, key_name in repositories:
-            shutil.rmtree(target, ignore_errors=True)
+            if target.exists():
+                shutil.rmtree(target)
             target.mkdir(parents=True)
             entries = list(pool.map(lambda package, target=target: build(package, target, architecture), packages))
             (target / key_name).write_text(gpg(home, "--armor", "--export", signer))
