@@ -196,6 +196,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _driver_transaction,
     _preflight,
     _run_lock,
+    _scratch,
 )
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt import AptReader
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_transaction import AptWriter
@@ -299,6 +300,7 @@ def main() -> None:
     host = host_of(module)
     alone: t.ContextManager[None] = contextlib.nullcontext()
     if not module.check_mode:
+        _scratch.sweep()
         alone = _run_lock.exclusive(options["record"], options["lock_timeout"], host.say)
     try:
         if options["state"] == "present":

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record, _preflight
+from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_record, _preflight, _scratch
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_transaction as driver
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import Build
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Change, Package, PackageError, Transaction
@@ -210,6 +210,17 @@ def test_driver_that_is_in_use_is_not_taken_away(
             "The driver is in use by python3 (process 4242, /dev/nvidia0), and nothing was taken away: end them, or "
             "set nvidia_driver_ignore_processes to true to take its files away beneath them and reboot later."
         )
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_what_a_killed_run_left_is_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str, check: bool
+) -> None:
+    swept: list[str] = []
+    monkeypatch.setattr(_scratch, "sweep", lambda: swept.append(state))
+    run(monkeypatch, capsys, state=state, _ansible_check_mode=check)
+    assert swept == ([] if check else [state])
 
 
 def test_check_mode_needs_no_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
