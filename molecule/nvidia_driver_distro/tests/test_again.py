@@ -1,0 +1,30 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where the driver is as it was asked for, the role is done soon and waits for nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from driver_host import INVENTORY
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://bookworm"]
+
+# Seconds for both hosts together, on a busy machine.
+LONGEST = 45
+
+
+def test_second_run_takes_seconds_and_no_lock(
+    host: Host, role: Callable[..., str], locked: Callable[[Host], AbstractContextManager[None]]
+) -> None:
+    trixie = host.get_host("ansible://trixie", ansible_inventory=INVENTORY)
+    start = time.monotonic()
+    with locked(host), locked(trixie):
+        said = role("gpu_nodes", lock_timeout=1)
+    assert said.count("changed=0") == 2
+    assert time.monotonic() - start < LONGEST
