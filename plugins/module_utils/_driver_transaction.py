@@ -649,7 +649,7 @@ def _was_held(pending: Pending, name: str) -> bool:
 
 
 def _removable(
-    host: Host, record: Record, ours: set[str], now: t.Mapping[str, Installed]
+    host: Host, record: Record, ours: t.AbstractSet[str], now: t.Mapping[str, Installed]
 ) -> tuple[set[str], dict[str, str]]:
     """Those of our packages that can go, and why each of the others stays."""
     automatic = host.writer.automatic()
@@ -661,7 +661,7 @@ def _removable(
             kept[name] = "it is the running kernel"
         elif not is_family(name) and name not in automatic and name not in record.asked:
             kept[name] = "it has been asked for since"
-    remove = ours - kept.keys()
+    remove = set(ours) - kept.keys()
     while True:
         needed = host.writer.needed_by_others({name for name in remove if now[name].present})
         if not needed:
