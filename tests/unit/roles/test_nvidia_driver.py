@@ -353,8 +353,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "fingerprint": ({"nvidia_driver_repository_key_fingerprint": "3BF863CC"}, "write its 40 hexadecimal digits"),
     "lock": (
         {"nvidia_driver_lock_timeout": -1},
-        "nvidia_driver_lock_timeout is '-1', which is not a number of seconds",
+        "nvidia_driver_lock_timeout is '-1', which is not a number of seconds, 0 or more",
     ),
+    "number": ({"nvidia_driver_kernel": 6.1}, "a release as uname -r has it, in quotes"),
+    "null branch": ({"nvidia_driver_branch": None}, "nvidia_driver_branch is null: give it a value, or leave it out"),
+    "null choice": ({"nvidia_driver_source": None}, "nvidia_driver_source must be one of: nvidia, distro, preinst"),
+    "null flag": ({"nvidia_driver_hold": None}, "argument 'nvidia_driver_hold' is of type NoneType"),
+    "null text": ({"nvidia_driver_version": None}, "nvidia_driver_version is null: give it a value, or leave it out"),
     "reboot": ({"nvidia_driver_reboot_timeout": 0}, "which is not a number of seconds above 0"),
     "two": (
         {"nvidia_driver_lock_timeout": -1, "nvidia_driver_branch": "x"},

@@ -153,6 +153,8 @@ def done(host: str) -> dict[str, Any]:
 
 
 BROKEN = {"fail": True, "msg": "The kernel module does not compile.", "failure": {"kind": "dkms"}}
+HOLDS = plan()
+HOLDS["plan"].update(transaction={"install": [], "change": [], "remove": []}, why=["nvidia-driver-cuda is not held"])
 IN_USE = {"fail": True, "msg": "The driver is in use by python3.", "failure": {"kind": "in_use"}}
 PENDING = [{"code": "driver_reload_pending", "severity": "warning", "message": "x"}]
 NO_GPU = gpu("absent", gpus=[], count=0)
@@ -200,6 +202,27 @@ ONCE = {
     "refused_main": Case(REFUSED),
     "refused_verify": Case(REFUSED, "verify"),
     "broken": Case({"gpu_facts": [gpu("absent")], "driver_plan": [plan()], "driver_packages": [BROKEN]}),
+    "too_old": Case(
+        {"gpu_facts": [gpu("absent")], "driver_plan": [plan()]}, variables={"nvidia_driver_minimum_version": "595.72"}
+    ),
+    "old_image": Case(
+        {"gpu_facts": [NO_GPU], "driver_plan": [plan(satisfied=True)]},
+        "verify",
+        variables={"nvidia_driver_kernel": "newest", "nvidia_driver_minimum_version": "600"},
+    ),
+    "holds": Case(
+        {
+            "gpu_facts": [gpu("ok")],
+            "driver_plan": [HOLDS],
+            "driver_packages": [done("holds")],
+            "driver_load": [{**loaded(), "changed": False}],
+        }
+    ),
+    "masked": Case(
+        {"gpu_facts": [gpu("absent")], "driver_plan": [plan()]},
+        system={"service_mgr": "systemd"},
+        files={"bin/systemctl": SYSTEMCTL.replace("LoadState=loaded", "LoadState=masked")},
+    ),
     "image": Case(
         {"gpu_facts": [NO_GPU], "driver_plan": [plan()], "driver_packages": [done("image")]},
         variables={"nvidia_driver_kernel": "newest"},
@@ -476,6 +499,7 @@ def test_verify_fails_where_the_driver_is_another_one(once: Flow) -> None:
     failure = str(once["other"].failure)
     assert failure.startswith("other does not have the NVIDIA driver that is asked for (595.71.05 with the open")
     assert failure.endswith("run role nvidia_driver. Branch 595 is asked for.")
+    assert "other gets" not in once["other"].output
 
 
 @pytest.mark.parametrize("name", ["refused_main", "refused_verify"])
@@ -489,6 +513,32 @@ def test_refusals_are_said_together_and_nothing_is_changed(once: Flow, name: str
 def test_failed_transaction_is_the_roles_failure(once: Flow) -> None:
     assert once["broken"].failure == "The kernel module does not compile."
     assert "driver_load" not in once["broken"].asked
+
+
+def test_driver_that_is_too_old_is_refused_before_any_change(once: Flow) -> None:
+    done = once["too_old"]
+    assert str(done.failure).startswith(
+        "too_old would have NVIDIA driver 595.71.05 from source nvidia, but nvidia_driver_minimum_version asks for "
+        "595.72 or newer:"
+    )
+    assert (done.changed, done.asked) == (0, ["gpu_facts", "gpu_facts", "driver_plan"])
+    assert "nvidia_driver_minimum_version asks for 600 or newer" in str(once["old_image"].failure)
+
+
+def test_plan_that_changes_no_package_says_so(once: Flow) -> None:
+    done = once["holds"]
+    assert done.failure is None
+    assert "holds keeps NVIDIA driver 595.71.05, and no package changes: nvidia-driver-cuda is not held." in done.output
+    assert "holds gets" not in done.output
+
+
+def test_daemon_that_is_masked_is_refused_before_any_change(once: Flow) -> None:
+    done = once["masked"]
+    assert done.failure == (
+        "masked has masked nvidia-persistenced.service: unmask what is to run (systemctl unmask "
+        "nvidia-persistenced.service), or set nvidia_driver_persistence to false."
+    )
+    assert done.changed == 0
 
 
 def test_image_is_not_loaded_and_needs_no_gpu(once: Flow) -> None:
