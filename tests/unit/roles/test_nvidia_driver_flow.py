@@ -319,6 +319,8 @@ def host_of(name: str, case: Case, folder: Path) -> dict[str, Any]:
         (folder / path).write_text(text, encoding="utf-8")
         (folder / path).chmod(0o755)
     (folder / "calls").write_text("", encoding="utf-8")
+    if not (folder / "link").is_symlink():
+        (folder / "link").symlink_to("daemon-that-is-gone")
     return {
         "ansible_connection": case.connection,
         "ansible_python_interpreter": sys.executable,
@@ -374,7 +376,7 @@ def play(folder: Path, cases: Mapping[str, Case], *arguments: str) -> Flow:
         "_nvidia_driver_trust": "{{ folder }}/trust",
         "_nvidia_driver_key_directory": "{{ folder }}",
         "_nvidia_driver_own_files": [],
-        "_nvidia_driver_links": [],
+        "_nvidia_driver_links": ["{{ folder }}/link"],
     }
     ran = subprocess.run(
         [
@@ -592,3 +594,11 @@ def test_absent_takes_the_driver_away_beneath_processes_if_asked_to(once: Flow) 
     assert done.failure is None
     assert done.calls[0][1]["ignore_processes"] is True
     assert not (done.folder / "nouveau.conf").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"),
+    [("bare", False), ("absent_forced", False), ("settled", True), ("refused_main", True), ("absent_in_use", True)],
+)
+def test_link_to_a_daemon_that_is_gone_goes_with_it(once: Flow, name: str, stays: bool) -> None:
+    assert (once[name].folder / "link").is_symlink() is stays
