@@ -109,7 +109,7 @@ class Wish:
         """The branch that is asked for, by itself or through a version; None for any."""
         if self.branch != "auto":
             return self.branch
-        return self.version.split(".")[0] or None
+        return self.version.split(".", maxsplit=1)[0] or None
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ def catalogue(distribution: str, built: Path, triplet: str) -> list[Package]:
     packages = [package for upstream in VERSIONS for package in of_version(upstream, built, triplet)]
     packages += [
         pinning(branch, f"{branch}-1" if of_version is debian else f"{branch}-2ubuntu1")
-        for branch in sorted({version.split(".")[0] for version in VERSIONS})
+        for branch in sorted({version.split(".", maxsplit=1)[0] for version in VERSIONS})
     ]
     # Neighbours in the same repository, which are none of the driver's.
     return [*packages, Package("cuda-toolkit-13-0", "13.0.2-1"), Package("nvidia-container-toolkit", "1.18.1-1")]

@@ -410,7 +410,7 @@ def test_another_repository_that_fails_is_told(host: Path) -> None:
     result = Result(100, UPDATES["not_found"].replace(REPOSITORY, "http://other.example"), "")
     with sources.private_apt(
         lambda _command, _environment: result, nvidia(), [f"{REPOSITORY}/"], lambda _url: ARMOR, 7
-    ) as (_, unread):
+    ) as (_apt, unread):
         assert [failure.url for failure in unread] == ["http://other.example"]
     assert list((host / "tmp").iterdir()) == []
 

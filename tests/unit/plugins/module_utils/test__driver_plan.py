@@ -71,6 +71,13 @@ class FakeReader:
         return Transaction(tuple(new), tuple(change), (*gone, *self.host.extra.remove), 10, 20)
 
 
+def or_raise(value: t.Any) -> t.Any:
+    """Return a value, or raise it where it is an exception."""
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
 @dataclasses.dataclass
 class FakeCatalogue:
     reader: FakeReader
@@ -115,9 +122,7 @@ class FakeHost:
         return self.dkms
 
     def record(self) -> Record:
-        if isinstance(self.recorded, RefusedError):
-            raise self.recorded
-        return self.recorded
+        return or_raise(self.recorded)
 
     def owner(self, _path: str) -> str | None:
         return None
@@ -129,9 +134,7 @@ class FakeHost:
         return 100
 
     def repository(self) -> dict[str, t.Any] | None:
-        if isinstance(self.needed, Exception):
-            raise self.needed
-        return self.needed
+        return or_raise(self.needed)
 
     @contextlib.contextmanager
     def catalogue(self) -> t.Iterator[FakeCatalogue]:
