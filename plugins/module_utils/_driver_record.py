@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import typing as t
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ._packages import Change, Package, Transaction
@@ -101,6 +101,9 @@ class Record:
     asked: tuple[str, ...] = ()
     """Packages that were asked for by name, so that the package manager takes them for the user's own choice."""
     held: tuple[str, ...] = ()
+    """Packages that were not held before."""
+    before: t.Mapping[str, Was] = field(default_factory=dict)
+    """Packages that were there before our first transaction that touched them, as they were then."""
     pending: Pending | None = None
 
     @property
@@ -109,12 +112,24 @@ class Record:
         pending = self.pending.names - self.pending.before.keys() if self.pending else frozenset()
         return pending.union(self.installed)
 
+    @property
+    def first(self) -> dict[str, Was]:
+        """The packages that were there before, those of a transaction that has only begun included."""
+        found = {**(self.pending.before if self.pending else {}), **self.before}
+        return {name: was for name, was in found.items() if name not in self.installed}
+
+    @property
+    def held_by_others(self) -> frozenset[str]:
+        """The packages that somebody else held when a transaction of ours began."""
+        known = (*self.before.items(), *(self.pending.before.items() if self.pending else ()))
+        return frozenset(name for name, was in known if was.held and name not in self.held)
+
     def as_json(self) -> str:
-        value: dict[str, t.Any] = {"version": 1, **asdict(self)}
+        value: dict[str, t.Any] = {"version": 1, **asdict(self), "before": _written(self.before)}
         if self.pending:
             value["pending"] = {
                 "names": sorted(self.pending.names),
-                "before": {name: asdict(was) for name, was in sorted(self.pending.before.items())},
+                "before": _written(self.pending.before),
             }
         return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
@@ -136,11 +151,19 @@ class Record:
                 installed=texts("installed"),
                 asked=texts("asked"),
                 held=texts("held"),
-                pending=pending
-                and Pending(frozenset(pending["names"]), {name: Was(**was) for name, was in pending["before"].items()}),
+                before=_read(value.get("before", {})),
+                pending=pending and Pending(frozenset(pending["names"]), _read(pending["before"])),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"it is not a record of driver packages ({error})") from error
+
+
+def _written(packages: t.Mapping[str, Was]) -> dict[str, t.Any]:
+    return {name: asdict(was) for name, was in packages.items()}
+
+
+def _read(packages: t.Mapping[str, t.Any]) -> dict[str, Was]:
+    return {name: Was(**was) for name, was in packages.items()}
 
 
 class Records(t.Protocol):

@@ -359,16 +359,20 @@ class _Present:
             lost -= set(self._old.held)
         self._host.writer.unhold(unhold)
         self._host.writer.hold(sorted({*hold, *(lost - set(unhold))}))
-        ours = ({*self._old.held, *hold} - set(unhold)) & now.keys()
+        ours = ({*self._old.held, *hold} - set(unhold) - self._record.held_by_others) & now.keys()
+        automatic = _mark_again(self._host.writer, self._pending, now)
+        asked = {one.name for one in self._plan.packages} - automatic
+        new = self._new(now)
         self._host.records.write(
             Record(
                 source=self._plan.source,
                 branch=self._plan.branch,
                 driver_version=self._plan.version,
                 kernel_module=self._plan.kernel_module,
-                installed=tuple(sorted(self._new(now))),
-                asked=tuple(sorted({*self._old.asked, *(one.name for one in self._plan.packages)} & now.keys())),
+                installed=tuple(sorted(new)),
+                asked=tuple(sorted({*self._old.asked, *asked} & now.keys())),
                 held=tuple(sorted(ours)),
+                before={name: was for name, was in self._record.first.items() if name not in new},
             )
         )
 
@@ -432,12 +436,12 @@ class _Present:
             self._host.say(f"Going back to the packages that were there before: {trouble.message}")
         problems = self._rollback()
         differences = self._differences(self._host.reader.installed())
-        if differences:
-            problems.append(f"Not as before: {', '.join(differences)}")
-            self._host.records.write(self._record)
-        else:
+        if not differences:
             self._forget(self._old)
-        return " ".join(map(_sentence, problems)) if problems else "The packages are as they were before."
+            return "The packages are as they were before."
+        problems.append(f"Not as before: {', '.join(differences)}")
+        self._host.records.write(self._record)
+        return " ".join(map(_sentence, problems))
 
     def _forget(self, record: Record) -> None:
         """Have the record as it was."""
@@ -521,6 +525,7 @@ class _Present:
 
     def _differences(self, now: t.Mapping[str, Installed]) -> list[str]:
         found = []
+        automatic = self._host.writer.automatic()
         for name in sorted(self._pending.names):
             was, one = self._pending.before.get(name), now.get(name)
             if one is None and (was is None or was.state == "config-files"):
@@ -536,6 +541,8 @@ class _Present:
                     found.append(f"{name} is {one.state}")
                 elif one.held != was.held:
                     found.append(f"{name} is {'held' if one.held else 'not held'}")
+                elif was.automatic and name not in automatic:
+                    found.append(f"{name} counts as asked for")
         return found
 
     def _outcome(self, trouble: Trouble | None) -> Outcome:
@@ -557,6 +564,26 @@ class _Present:
             builds=of_driver(self._host.dkms.status()),
             trouble=trouble,
         )
+
+
+def _mark_again(writer: Writer, pending: Pending, now: t.Mapping[str, Installed]) -> set[str]:
+    """Have what nobody had asked for count as such again; what counts so then. Raises PackageError.
+
+    What nothing needs any more, as a package that was there is gone, goes on counting as asked for.
+    """
+    there = {name for name, one in now.items() if one.present}
+    automatic = writer.automatic()
+    marks = {name for name, was in pending.before.items() if was.automatic and name in there - automatic}
+    if any(was.state != "config-files" and name not in there for name, was in pending.before.items()):
+        loose = marks
+        while True:
+            needed = writer.needed_by_others(loose)
+            if not needed:
+                break
+            loose = loose - needed.keys()
+        marks = marks - loose
+    writer.mark_automatic(sorted(marks))
+    return automatic | marks
 
 
 def _is_at(now: t.Mapping[str, Installed], name: str, version: str) -> bool:
@@ -614,18 +641,24 @@ def absent(host: Host, *, check: bool) -> Outcome:
     pending = record.pending or Pending(frozenset(), {})
     ours = record.brought & now.keys()
     remove, kept = _removable(host, record, ours, now)
+    kept.update(_changed(record, now))
+    hold = sorted(
+        name
+        for name in (pending.before.keys() & record.held_by_others & now.keys()) - remove
+        if now[name].present and not now[name].held
+    )
     unhold = sorted(
         name
         for name, one in now.items()
         if one.held
         and (name in record.held or (name in pending.names and is_family(name) and not _was_held(pending, name)))
     )
-    names = {*remove, *unhold}
+    names = {*remove, *unhold, *hold}
     transaction = Transaction(remove=tuple(Package(name, now[name].version) for name in sorted(remove)))
     before = _listing(now, names)
     if check:
         after = "".join(
-            _line(name, now[name].version, held=False, state=now[name].state) for name in unhold if name not in remove
+            _line(name, now[name].version, held=name in hold, state=now[name].state) for name in sorted(names - remove)
         )
         return Outcome(True, transaction, before, after, of_driver(host.dkms.status()), kept)
     trouble = None
@@ -635,12 +668,24 @@ def absent(host: Host, *, check: bool) -> Outcome:
         host.writer.purge(sorted(remove))
         if any(one.broken for one in host.reader.installed().values()):
             host.writer.repair()
+        host.writer.hold(hold)
+        _mark_again(host.writer, pending, host.reader.installed())
         host.records.remove()
     except (PackageError, OSError) as error:
         trouble = failed(error).trouble
     after = _listing(host.reader.installed(), names)
     changed = trouble is None or before != after
     return Outcome(changed, transaction, before, after, of_driver(host.dkms.status()), kept, trouble)
+
+
+def _changed(record: Record, now: t.Mapping[str, Installed]) -> dict[str, str]:
+    """The driver's packages that were there before and are not what they were, and why they stay."""
+    return {
+        name: f"it was there before, and has version {now[name].version} now instead of {was.version}"
+        for name, was in record.first.items()
+        if is_family(name) and was.state != "config-files"
+        if name in now and now[name].present and not _is_at(now, name, was.version)
+    }
 
 
 def _was_held(pending: Pending, name: str) -> bool:

@@ -43,7 +43,8 @@ options:
       - With V(present), the packages are as in O(plan).
       - With V(absent), the packages that this module installed are purged, its holds are gone and O(record) is removed.
         What another package depends on stays, as do packages that somebody has asked for since and the running kernel;
-        they are in RV(kept). Packages that were there before are not touched.
+        they are in RV(kept). Packages that were there before stay, in the version that they have now and with the
+        holds that they had; those of the driver whose version is another than before are in RV(kept), too.
     type: str
     choices: [present, absent]
     default: present
@@ -153,7 +154,9 @@ dkms:
       type: str
   sample: [{module: nvidia-current, version: 535.309.01, kernel: 6.1.0-56-amd64, state: installed}]
 kept:
-  description: With O(state=absent), the packages of this module that stay.
+  description:
+    - With O(state=absent), the packages of this module that stay, and those of the driver that were there before the
+      first run in another version.
   type: list
   elements: dict
   returned: always
@@ -164,7 +167,10 @@ kept:
     reason:
       description: Why it stays.
       type: str
-  sample: [{name: dkms, reason: zfs-dkms needs it}]
+  sample:
+    - {name: dkms, reason: zfs-dkms needs it}
+    - name: libcuda1
+      reason: it was there before, and has version 595.71.05-1 now instead of 580.126.09-1
 failure:
   description: Why the packages are not as asked for; null if they are.
   type: dict

@@ -35,6 +35,9 @@ KERNEL = "6.12.118+deb13-amd64"
 LIBRARIES = ("libcuda1", "libnvidia-ml1")
 MODULE = "nvidia-kernel-open-dkms"
 FAMILY = (*LIBRARIES, "nvidia-driver-cuda", MODULE)
+BY_HAND = {"libcuda1", "nvidia-open"}
+"""The packages that somebody holds, one of the driver's that is changed and one that is not."""
+
 MAKE_LOG = "/var/lib/dkms/nvidia/590.48.01/build/make.log"
 NOT_COMPILED = f"Error! Bad return status for module build on kernel: {KERNEL} (x86_64)\nConsult {MAKE_LOG} for more.\n"
 
@@ -51,6 +54,7 @@ class System:
         self.does_not_compile: set[str] = set()
         self.does_not_build_by_itself = False
         self.offered = True
+        self.unrelated_fails = False
         self.needs: dict[str, str] = {}
         self.said: list[str] = []
         self.kept: dict[str, str] = {}
@@ -121,6 +125,8 @@ class System:
         for name in remove:
             self.packages[name] = replace(self.packages[name], state="config-files", held=False)
         self._build()
+        if self.unrelated_fails:
+            raise PackageError("package_manager", "dpkg could not finish badpkg")
 
     def _build(self) -> None:
         module = self.packages.get(MODULE)
@@ -350,6 +356,92 @@ def test_a_hold_of_the_user_survives() -> None:
     assert records.record.held == ()
 
 
+def installed_by_hand() -> tuple[System, Records]:
+    """Hosts where somebody has installed the driver as a dependency of nvidia-open, and holds some of it."""
+    system, records = fresh()
+    for name in ("nvidia-open", *FAMILY):
+        system.put(name, "580.126.09-1", held=name in BY_HAND)
+    system.needs = dict.fromkeys(FAMILY, "nvidia-open")
+    system.auto = {*FAMILY}
+    return system, records
+
+
+def test_a_hold_from_before_is_never_ours() -> None:
+    system, records = installed_by_hand()
+    for version in ("580.159.04", "595.71.05", "580.159.04"):
+        have(system, records, version)
+        assert all(system.packages[name].held for name in FAMILY)
+        assert records.record is not None
+        assert set(records.record.held) & BY_HAND == set()
+        assert set(records.record.held) >= set(FAMILY) - BY_HAND
+    have(system, records, "595.71.05", hold=False)
+    assert {name for name, one in system.packages.items() if one.held} == BY_HAND
+    have(system, records, "595.71.05")
+    driver.absent(host(system, records), check=False)
+    assert {name for name, one in system.packages.items() if one.held} == BY_HAND
+
+
+def test_a_hold_from_before_that_was_let_go_in_between_is_not_ours() -> None:
+    system, records = installed_by_hand()
+    have(system, records)
+    system.unhold(["libcuda1"])
+    have(system, records)
+    assert system.packages["libcuda1"].held
+    assert records.record is not None
+    assert "libcuda1" not in records.record.held
+
+
+def test_absent_after_a_killed_run_holds_and_marks_again_what_was() -> None:
+    system, records = installed_by_hand()
+    auto = set(system.auto)
+    hold = system.hold
+    system.hold = fails(PackageError("interrupted", "Killed"))  # type: ignore[method-assign]
+    outcome = have(system, records)
+    assert outcome.trouble is not None
+    assert outcome.trouble.kind == "interrupted"
+    system.hold = hold  # type: ignore[method-assign]
+    system.auto -= {"nvidia-driver-cuda"}
+    driver.absent(host(system, records), check=False)
+    assert {name for name, one in system.packages.items() if one.held} == BY_HAND
+    assert system.auto == auto
+    assert records.record is None
+
+
+def test_what_nobody_had_asked_for_still_counts_as_such() -> None:
+    system, records = installed_by_hand()
+    system.auto.remove("libnvidia-ml1")
+    have(system, records)
+    have(system, records, "595.71.05")
+    assert system.auto == {*FAMILY, "dkms"} - {"libnvidia-ml1"}
+    assert records.record is not None
+    assert records.record.asked == ()
+
+
+def test_what_lost_the_package_that_needed_it_counts_as_asked_for() -> None:
+    system, records = installed_by_hand()
+    system.needs = {"libcuda1": "nvidia-driver-cuda", MODULE: "nvidia-open"}
+    have(system, records, remove=["nvidia-open"])
+    assert system.auto == {*LIBRARIES, "dkms", MODULE}
+    assert records.record is not None
+    assert records.record.asked == ("nvidia-driver-cuda",)
+
+
+def test_absent_says_what_was_there_before_in_another_version() -> None:
+    system, records = installed_by_hand()
+    system.put("bash", "5")
+    have(system, records, "580.159.04")
+    have(system, records, "595.71.05")
+    outcome = driver.absent(host(system, records), check=True)
+    words = "it was there before, and has version 595.71.05-1 now instead of 580.126.09-1"
+    assert outcome.kept == dict.fromkeys(FAMILY, words)
+    assert driver.absent(host(system, records), check=False).kept == outcome.kept
+    system, records = installed_by_hand()
+    system.put("libnvidia-cfg1", "1", "config-files")
+    have(system, records, "580.126.09")
+    system.put("libnvidia-cfg1", "2")
+    assert driver.absent(host(system, records), check=False).kept == {}
+
+
 def test_only_what_carries_the_drivers_version_is_held() -> None:
     system, records = fresh()
     system.put("nvidia-kernel-common", "20240109+1")
@@ -420,8 +512,44 @@ def test_a_rollback_that_fails_says_so_and_goes_on() -> None:
     system.fail("purge", "package_manager")
     outcome = have(system, records, "590.48.01")
     assert outcome.trouble is not None
-    assert "Not everything new could be removed: purge failed." in outcome.trouble.message
+    assert outcome.trouble.message.endswith(WHOLE)
     assert set(system.packages) == {"bash"}, "one by one"
+    system.purge = fails(BUSY)  # type: ignore[method-assign]
+    outcome = have(system, records, "590.48.01")
+    assert outcome.trouble is not None
+    assert "Not everything new could be removed: It did not work." in outcome.trouble.message
+    assert "Not as before: dkms 3 is installed, libcuda1 590.48.01-1 is installed" in outcome.trouble.message
+
+
+def test_marks_that_can_not_be_set_again_are_a_difference() -> None:
+    system, records = fresh()
+    have(system, records)
+    before = dict(system.packages)
+    system.does_not_compile = {"590.48.01"}
+    mark = system.mark_automatic
+    system.mark_automatic = fails(BUSY)  # type: ignore[method-assign]
+    outcome = have(system, records, "590.48.01")
+    assert outcome.trouble is not None
+    assert outcome.trouble.message.endswith(
+        " Not every mark could be set again: It did not work. Not as before: libcuda1 counts as asked for, "
+        "libnvidia-ml1 counts as asked for."
+    )
+    assert system.packages == before
+    system.mark_automatic = mark  # type: ignore[method-assign]
+    assert have(system, records).trouble is None
+    assert system.auto == {*LIBRARIES, "dkms"}, "the next run knows of it"
+
+
+def test_a_way_back_is_judged_by_what_is_there() -> None:
+    system, records = fresh()
+    have(system, records)
+    before, record = system.all, records.record
+    system.unrelated_fails = True
+    outcome = have(system, records, "595.71.05")
+    assert outcome.trouble is not None
+    assert outcome.trouble.message == f"dpkg could not finish badpkg.{WHOLE}"
+    assert (system.all, records.record) == (before, record)
+    assert not outcome.changed
 
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "/var/log/x")
@@ -449,7 +577,6 @@ def fails(error: Exception, *, after: int = 0) -> t.Callable[..., t.Any]:
         ("system", "keep", FULL, " Its log could not be kept: The disk is full at /var/log/x", True),
         ("system", "origin", BUSY, " The old versions could not be looked up: It did not work. ", False),
         ("system", "hold", FULL, " Not everything could be held again: The disk is full at /var/log/x", False),
-        ("system", "mark_automatic", BUSY, " Not every mark could be set again: It did not work.", True),
     ],
 )
 def test_no_error_on_the_way_back_hides_why_it_is_gone(
@@ -792,6 +919,7 @@ def test_a_record_in_a_file(tmp_path: Path) -> None:
     record = _driver_record.Record(
         source="nvidia",
         installed=("a",),
+        before={"b": _driver_record.Was("0", "installed", False, True)},
         pending=_driver_record.Pending(frozenset({"a", "b"}), {"b": _driver_record.Was("1", "installed", True, False)}),
     )
     records.write(record)
