@@ -666,8 +666,7 @@ def absent(host: Host, *, check: bool) -> Outcome:
         host.records.release()
         host.writer.unhold(unhold)
         host.writer.purge(sorted(remove))
-        if any(one.broken for one in host.reader.installed().values()):
-            host.writer.repair()
+        _repair_all(host, pending.names)
         host.writer.hold(hold)
         _mark_again(host.writer, pending, host.reader.installed())
         host.records.remove()
@@ -676,6 +675,20 @@ def absent(host: Host, *, check: bool) -> Outcome:
     after = _listing(host.reader.installed(), names)
     changed = trouble is None or before != after
     return Outcome(changed, transaction, before, after, of_driver(host.dkms.status()), kept, trouble)
+
+
+def _repair_all(host: Host, ours: t.Collection[str]) -> None:
+    """Finish what was interrupted; what is none of ours may stay as broken as it was. Raises PackageError."""
+
+    def broken() -> set[str]:
+        return {name for name, one in host.reader.installed().items() if one.broken}
+
+    if broken():
+        try:
+            host.writer.repair()
+        except PackageError:
+            if broken().intersection(ours):
+                raise
 
 
 def _changed(record: Record, now: t.Mapping[str, Installed]) -> dict[str, str]:

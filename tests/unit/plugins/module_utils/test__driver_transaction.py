@@ -869,6 +869,29 @@ def test_absent_that_fails_in_the_middle_says_what_it_has_changed() -> None:
     assert records.record is None
 
 
+def test_absent_does_not_fail_for_what_is_none_of_its_business() -> None:
+    system, records = fresh()
+    system.put("cups", "2", "half-configured")
+    have(system, records)
+    system.put("cups", "2", "half-configured")
+    system.repair = fails(BUSY)  # type: ignore[method-assign]
+    assert driver.absent(host(system, records), check=False).trouble is None
+    assert records.record is None
+    assert set(system.packages) == {"bash", "cups"}
+
+
+def test_absent_fails_for_a_package_that_it_can_not_finish() -> None:
+    system, records = installed_by_hand()
+    system.fail("apply", "interrupted")
+    have(system, records)
+    system.put("libcuda1", "580.159.04-1", "half-configured")
+    system.repair = fails(BUSY)  # type: ignore[method-assign]
+    outcome = driver.absent(host(system, records), check=False)
+    assert outcome.trouble is not None
+    assert outcome.trouble.message == "It did not work."
+    assert records.record is not None
+
+
 def test_absent_after_a_killed_run() -> None:
     system, records = fresh()
     before = system.all
