@@ -341,7 +341,14 @@ def play(folder: Path, cases: Mapping[str, Case], *arguments: str) -> Flow:
     known = {name: f"{{{{ system.{name} }}}}" for name in SYSTEM}
     tasks = [
         {"ansible.builtin.set_fact": {**known, "cacheable": True}},
-        {"ansible.builtin.include_role": {"name": "cudahub.gpu.nvidia_driver", "tasks_from": "{{ entry }}"}},
+        # One task for each: ansible-core 2.19 takes the includes of several hosts in one task for the same.
+        *(
+            {
+                "ansible.builtin.include_role": {"name": "cudahub.gpu.nvidia_driver", "tasks_from": entry},
+                "when": f"entry == '{entry}'",
+            }
+            for entry in ("main", "verify", "absent")
+        ),
     ]
     note = {"ansible.builtin.set_fact": {"failure": "{{ ansible_failed_result.msg }}"}}
     names = ("failure", "nvidia_driver_reboot_needed", "nvidia_driver_pending")
