@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
         pause, failures = FIRST_PAUSE, 0
         while True:
             try:
-                status = self._status(options["job"], "status", task_vars)
+                status = self._asked(options["job"], task_vars)
                 if status.get("finished"):
                     return status
                 if time.monotonic() - said >= options["every"]:
@@ -73,6 +73,13 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(self._too_long(options))
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    def _asked(self, job: str, task_vars: dict[str, Any]) -> dict[str, Any]:
+        status = self._status(job, "status", task_vars)
+        # Not every connection tells that a host is gone; a job that is lost is finished.
+        if status.get("failed") and not status.get("finished"):
+            raise AnsibleConnectionFailure(str(status.get("msg") or "the job can't be asked for"))
+        return status
 
     def _status(self, job: str, mode: str, task_vars: dict[str, Any]) -> dict[str, Any]:
         folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))

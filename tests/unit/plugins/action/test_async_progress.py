@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure
 
+from ansible_collections.cudahub.gpu.plugins.action import async_progress
 from ansible_collections.cudahub.gpu.plugins.plugin_utils import _progress
 
 COLLECTIONS = Path(_progress.__file__).parents[5]
@@ -147,3 +149,14 @@ def test_bad_input_is_refused(play: Play, progress: dict[str, Any], sentence: st
     done = play({}, progress)
     assert done.returncode == 2, done.stdout
     assert sentence in done.stdout
+
+
+def test_host_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    action = async_progress.ActionModule.__new__(async_progress.ActionModule)
+    answers = [{"failed": True, "msg": "no such host"}] * async_progress.FAILURES_IN_A_ROW
+    monkeypatch.setattr(action, "_status", lambda *_arguments: answers.pop())
+    monkeypatch.setattr(async_progress.time, "sleep", lambda _seconds: None)
+    options = {"job": "1", "log": "/log", "title": "driver", "every": 30.0, "timeout": 100.0}
+    with pytest.raises(AnsibleConnectionFailure, match="no such host"):
+        action._wait(options, {})
+    assert answers == []
