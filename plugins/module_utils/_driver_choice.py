@@ -180,7 +180,7 @@ def _check_gpus(wish: Wish, gpus: Gpus) -> t.Iterator[Notice]:
     limits = _limits(gpus)
     branch = wish.wanted_branch
     open_question = branch is None or wish.kernel_module == "auto"
-    if not gpus and open_question:
+    if not gpus and open_question and not wish.image:
         yield Notice(
             "no_gpu",
             "This host has no NVIDIA GPU by which a driver could be chosen: set nvidia_driver_branch and "

@@ -93,7 +93,10 @@ class System:
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for. ``branch`` may be ``auto``, ``version`` empty, ``kernel_module`` ``auto``."""
+    """What is asked for. ``branch`` may be ``auto``, ``version`` empty, ``kernel_module`` ``auto``.
+
+    An ``image`` is built where its GPUs are not.
+    """
 
     source: Source
     branch: str = "auto"
@@ -103,6 +106,7 @@ class Wish:
     fabric_manager: bool = False
     upgrade: bool = False
     hold: bool = True
+    image: bool = False
 
     @property
     def wanted_branch(self) -> str | None:

@@ -562,6 +562,7 @@ def as_request(parameters: t.Mapping[str, t.Any]) -> _driver_plan.Request:
             fabric_manager=fabric_manager == "always" or (fabric_manager == "auto" and parameters["nvswitches"] > 0),
             upgrade=parameters["upgrade"],
             hold=parameters["hold"],
+            image=parameters["kernel"] != "running",
         ),
         gpus=parameters["gpus"],
         kernel=parameters["kernel"],

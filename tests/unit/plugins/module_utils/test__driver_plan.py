@@ -502,6 +502,19 @@ def test_the_newest_kernel_of_an_image(host: FakeHost) -> None:
     assert (outcome.refusals, outcome.plan.kernels) == ([], [KERNEL])
 
 
+def test_an_image_gets_the_newest_branch_and_the_open_module(host: FakeHost) -> None:
+    def chosen(**wish: t.Any) -> tuple[list[str], str | None, str | None]:
+        request = _driver_plan.Request(Wish("nvidia", **wish), (), "newest")
+        outcome = _driver_plan.make(request, host)
+        return codes(outcome), outcome.plan.branch, outcome.plan.kernel_module
+
+    host.packages = {}
+    assert chosen() == (["no_gpu"], None, None)
+    refusals, branch, kernel_module = chosen(image=True)
+    assert (refusals, branch, kernel_module) == ([], plan(host, kernel="newest").plan.branch, "open")
+    assert chosen(image=True, kernel_module="proprietary", branch="580") == ([], "580", "proprietary")
+
+
 def test_refusals_come_together(host: FakeHost) -> None:
     host.uid = 1000
     host.free = 1
