@@ -176,6 +176,10 @@ class AptWriter:
         if names:
             self._change(["dpkg", "--force-remove-reinstreq", "--purge", *names], DPKG_LOCKS)
 
+    def remove(self, names: t.Sequence[str]) -> None:
+        if names:
+            self._change(["dpkg", "--force-remove-reinstreq", "--remove", *names], DPKG_LOCKS)
+
     def hold(self, names: t.Sequence[str]) -> None:
         if names:
             self._change(["apt-mark", "hold", *names], DPKG_LOCKS)

@@ -663,6 +663,9 @@ class DnfWriter:
         if names:
             self._transaction(transaction_request((), names, exact=True, streams=self._streams_without(names)))
 
+    def remove(self, names: t.Sequence[str]) -> None:
+        self.purge(names)
+
     def needed_by_others(self, names: t.Collection[str]) -> dict[str, str]:
         rows = self._reader.query("-a")
         going = [row for row in rows if row.name in names or row.nevra in names]

@@ -79,6 +79,11 @@ class Was:
     held: bool
     automatic: bool
 
+    @property
+    def there(self) -> bool:
+        """Whether more of it was there than configuration files, which a removed package leaves behind."""
+        return self.state != "config-files"
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -109,14 +114,19 @@ class Record:
     @property
     def brought(self) -> frozenset[str]:
         """The packages that were not there before, those of a transaction that has only begun included."""
-        pending = self.pending.names - self.pending.before.keys() if self.pending else frozenset()
-        return pending.union(self.installed)
+        begun = self.pending or Pending(frozenset(), {})
+        return (begun.names - {name for name, was in begun.before.items() if was.there}).union(self.installed)
 
     @property
     def first(self) -> dict[str, Was]:
         """The packages that were there before, those of a transaction that has only begun included."""
         found = {**(self.pending.before if self.pending else {}), **self.before}
-        return {name: was for name, was in found.items() if name not in self.installed}
+        return {name: was for name, was in found.items() if name not in self.installed or not was.there}
+
+    @property
+    def leftovers(self) -> frozenset[str]:
+        """The packages of which only configuration files were there before, which are to stay."""
+        return frozenset(name for name, was in self.first.items() if not was.there)
 
     @property
     def held_by_others(self) -> frozenset[str]:

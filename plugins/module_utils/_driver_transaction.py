@@ -345,6 +345,7 @@ class _Present:
             name
             for name in sorted(self._pending.names)
             if name in now and not now[name].present and (name in self._new(now) or name.startswith(_PINNING))
+            if name not in self._record.leftovers
         ]
         self._host.writer.purge(removed)
         if removed:
@@ -372,7 +373,7 @@ class _Present:
                 installed=tuple(sorted(new)),
                 asked=tuple(sorted({*self._old.asked, *asked} & now.keys())),
                 held=tuple(sorted(ours)),
-                before={name: was for name, was in self._record.first.items() if name not in new},
+                before={name: was for name, was in self._record.first.items() if name not in new or not was.there},
             )
         )
 
@@ -381,7 +382,8 @@ class _Present:
         return {name for name in now if name in self._old.installed or self._is_ours(name)}
 
     def _is_ours(self, name: str) -> bool:
-        return name in self._pending.names and name not in self._pending.before
+        was = self._pending.before.get(name)
+        return name in self._pending.names and (was is None or not was.there)
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
@@ -481,9 +483,9 @@ class _Present:
                 lambda: writer.apply(restore, [name for name, is_present in new.items() if is_present], None),
             )
             new = self._to_purge()
-        if new and not attempt("Not everything new could be removed", lambda: writer.purge(sorted(new))):
+        if new and not attempt("Not everything new could be removed", lambda: self._take_away(new)):
             for name in sorted(new):
-                attempt(f"{name} could not be removed", lambda name=name: writer.purge([name]))  # type: ignore[misc]
+                attempt(f"{name} could not be removed", lambda name=name: self._take_away([name]))  # type: ignore[misc]
         now = self._host.reader.installed()
         if any(now[name].broken for name in self._pending.names & now.keys()):
             attempt("Not everything could be configured", writer.repair)
@@ -505,7 +507,11 @@ class _Present:
     def _to_purge(self) -> dict[str, bool]:
         """The packages that were not there before, with whether more than their configuration files is there."""
         now = self._host.reader.installed()
-        return {name: now[name].present for name in sorted(self._pending.names & now.keys()) if self._is_ours(name)}
+        ours = {name: now[name].present for name in sorted(self._pending.names & now.keys()) if self._is_ours(name)}
+        return {name: there for name, there in ours.items() if there or name not in self._record.leftovers}
+
+    def _take_away(self, names: t.Collection[str]) -> None:
+        take_away(self._host.writer, names, self._record.leftovers)
 
     def _restore_marks(
         self, now: t.Mapping[str, Installed], attempt: t.Callable[[str, t.Callable[[], None]], bool]
@@ -528,9 +534,9 @@ class _Present:
         automatic = self._host.writer.automatic()
         for name in sorted(self._pending.names):
             was, one = self._pending.before.get(name), now.get(name)
-            if one is None and (was is None or was.state == "config-files"):
+            if one is None and (was is None or not was.there):
                 continue
-            if was is None and one is not None:
+            if one is not None and (was is None or (one.present and not was.there)):
                 found.append(f"{name} {one.version} is {one.state}")
             elif was is not None and one is None:
                 found.append(f"{name} {was.version} is gone")
@@ -639,7 +645,7 @@ def absent(host: Host, *, check: bool) -> Outcome:
         return Outcome(changed=False, builds=of_driver(host.dkms.status()))
     now = host.reader.installed()
     pending = record.pending or Pending(frozenset(), {})
-    ours = record.brought & now.keys()
+    ours = {name for name in record.brought & now.keys() if now[name].present or name not in record.leftovers}
     remove, kept = _removable(host, record, ours, now)
     kept.update(_changed(record, now))
     hold = sorted(
@@ -665,7 +671,7 @@ def absent(host: Host, *, check: bool) -> Outcome:
     try:
         host.records.release()
         host.writer.unhold(unhold)
-        host.writer.purge(sorted(remove))
+        take_away(host.writer, remove, record.leftovers)
         _repair_all(host, pending.names)
         host.writer.hold(hold)
         _mark_again(host.writer, pending, host.reader.installed())
@@ -675,6 +681,12 @@ def absent(host: Host, *, check: bool) -> Outcome:
     after = _listing(host.reader.installed(), names)
     changed = trouble is None or before != after
     return Outcome(changed, transaction, before, after, of_driver(host.dkms.status()), kept, trouble)
+
+
+def take_away(writer: Writer, names: t.Collection[str], leftovers: t.Collection[str]) -> None:
+    """Remove packages with their configuration files, but for those of leftovers. Raises PackageError."""
+    writer.purge(sorted(set(names).difference(leftovers)))
+    writer.remove(sorted(set(names).intersection(leftovers)))
 
 
 def _repair_all(host: Host, ours: t.Collection[str]) -> None:

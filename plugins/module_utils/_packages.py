@@ -143,6 +143,9 @@ class Writer(t.Protocol):
     def purge(self, names: t.Sequence[str]) -> None:
         """Remove exactly these with their configuration files; what another package needs is an error."""
 
+    def remove(self, names: t.Sequence[str]) -> None:
+        """Remove exactly these, but not their configuration files; what another package needs is an error."""
+
     def needed_by_others(self, names: t.Collection[str]) -> dict[str, str]:
         """Which of these a package not among them depends on, and the name of one that does. Changes nothing."""
 

@@ -156,6 +156,13 @@ class System:
             if name == MODULE:
                 self.builds = {}
 
+    def remove(self, names: t.Sequence[str]) -> None:
+        there = {name: replace(self.packages[name], state="config-files", held=False) for name in names}
+        if names:
+            self._call("remove", names)
+            self.purge(names)
+        self.packages.update(there)
+
     def needed_by_others(self, names: t.Collection[str]) -> dict[str, str]:
         return {name: by for name, by in self.needs.items() if name in names and by not in names}
 
@@ -852,6 +859,27 @@ def test_absent_leaves_what_was_there_what_is_needed_what_was_asked_for_and_the_
     }
     assert set(system.packages) == {"bash", "libnvidia-ml1", "libcuda1", "dkms", "linux-image-6.1.0-1-amd64", "gcc"}
     assert not any(one.held for one in system.packages.values())
+
+
+def test_what_had_only_configuration_files_has_only_those_again() -> None:
+    system, records = fresh()
+    for name in ("libcuda1", MODULE):
+        system.put(name, "535.1-1", "config-files")
+    system.does_not_compile = {"590.48.01"}
+    outcome = have(system, records, "590.48.01")
+    assert outcome.trouble is not None
+    assert outcome.trouble.message.endswith("The packages are as they were before.")
+    assert {name: one.state for name, one in system.packages.items() if name != "bash"} == {
+        "libcuda1": "config-files",
+        MODULE: "config-files",
+    }
+    assert records.record is None
+    assert have(system, records).trouble is None
+    assert have(system, records, "595.71.05").trouble is None
+    assert driver.absent(host(system, records), check=False).kept == {}
+    assert {name for name, one in system.packages.items() if one.present} == {"bash"}
+    assert {name for name, one in system.packages.items() if not one.present} == {"libcuda1", MODULE}
+    assert records.record is None
 
 
 def test_absent_that_fails_in_the_middle_says_what_it_has_changed() -> None:
