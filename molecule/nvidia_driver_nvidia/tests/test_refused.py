@@ -84,7 +84,7 @@ CASES = {
     "fabric manager of another version": Case(
         ["615.71.09", "615.71.05", "nvidia-fabricmanager"], {"branch": "615"}, f"made-up-devices {H100} {NVSWITCH}"
     ),
-    "no GPU": Case(["no NVIDIA GPU"], {}, "made-up-devices"),
+    "no GPU": Case(["no NVIDIA GPU"], {"kernel": "running"}, "made-up-devices"),
 }
 
 
