@@ -17,7 +17,7 @@ from ansible_collections.cudahub.gpu.plugins.plugin_utils._progress import durat
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "job": {"type": "str", "required": True},
-    "log": {"type": "path", "required": True},
+    "log": {"type": "str", "required": True},  # A path, but of the host: nothing in it is expanded here.
     "title": {"type": "str", "required": True},
     "every": {"type": "float", "default": 30},
     "timeout": {"type": "float", "default": 14400},
@@ -91,7 +91,7 @@ class ActionModule(ActionBase):
         return status
 
     def _log(self, path: str) -> str:
-        command = f"tail -c {LOG_TAIL_BYTES} {shlex.quote(path)}"
+        command = f"tail -c {LOG_TAIL_BYTES} {shlex.quote(self._remote_expand_user(path))}"
         answer: dict[str, Any] = self._low_level_execute_command(command, sudoable=True)
         return str(answer.get("stdout") or "") if answer.get("rc") == 0 else ""
 

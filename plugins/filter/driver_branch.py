@@ -62,6 +62,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._branches import (
     FIRST_WITH_OPEN_MODULE,
     FIRST_WITHOUT_PROPRIETARY_MODULE,
     GENERATIONS,
+    generation,
 )
 
 
@@ -71,14 +72,14 @@ def driver_branch(gpus: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
         raise AnsibleFilterError("driver_branch: there is no GPU in the list, so no driver branch can be chosen")
     oldest = min(gpus, key=_generation)
     newest = max(gpus, key=_generation)
-    usable = [branch for branch in BRANCHES if GENERATIONS.index(branch.oldest) <= _generation(oldest)]
+    usable = [branch for branch in BRANCHES if generation(branch.oldest) <= _generation(oldest)]
     if not usable:
         raise AnsibleFilterError(
             f"driver_branch: {_label(oldest)} is older than {BRANCHES[0].oldest}, and no supported driver branch "
             f"({', '.join(branch.branch for branch in BRANCHES)}) supports it: take the card out"
         )
-    is_open = _generation(oldest) >= GENERATIONS.index(FIRST_WITH_OPEN_MODULE)
-    if not is_open and _generation(newest) >= GENERATIONS.index(FIRST_WITHOUT_PROPRIETARY_MODULE):
+    is_open = _generation(oldest) >= generation(FIRST_WITH_OPEN_MODULE)
+    if not is_open and _generation(newest) >= generation(FIRST_WITHOUT_PROPRIETARY_MODULE):
         raise AnsibleFilterError(
             f"driver_branch: {_label(oldest)} needs the proprietary kernel module and {_label(newest)} the open one: "
             "no driver supports both in one host, so take one of them out"
@@ -99,7 +100,7 @@ def _generation(gpu: t.Mapping[str, t.Any]) -> int:
             f"driver_branch: the architecture of {_label(gpu)} is {architecture or 'unknown'}, "
             f"which is none of {', '.join(GENERATIONS)}: name the driver branch yourself"
         )
-    return GENERATIONS.index(architecture)
+    return generation(architecture)
 
 
 def _label(gpu: t.Mapping[str, t.Any]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from . import _scratch
 from ._address import address as normal_address
+from ._driver_packages import PINNING
 from ._packages import Change, Installed, Package, PackageError, Transaction
 
 if t.TYPE_CHECKING:
@@ -174,7 +175,7 @@ def pinned(pin: str | None) -> t.Iterator[list[str]]:
     """
     excluded = {
         line
-        for path in Path(DPKG_INFO).glob("nvidia-driver-pinning-*.list")
+        for path in Path(DPKG_INFO).glob(f"{PINNING}*.list")
         for line in path.read_text(encoding="utf-8").splitlines()
         if line.startswith(f"{PREFERENCES_PARTS}/")
     }

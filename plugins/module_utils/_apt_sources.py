@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import _scratch
-from ._address import address, masked, password_in_url, secrets
+from ._address import address, password_in_url, secrets
 from ._apt import ENVIRONMENT, first_error
-from ._driver_packages import Notice, RefusedError
-from ._packages import PackageError
+from ._driver_packages import RESTRICTED, Notice, RefusedError
+from ._packages import PackageError, RepositoryError
 
 if t.TYPE_CHECKING:
     from ._packages import ErrorKind, Run
@@ -33,18 +33,6 @@ SOURCES_PARTS = "/etc/apt/sources.list.d"
 LISTS = "/var/lib/apt/lists"
 OWN_FILE = f"{SOURCES_PARTS}/cudahub-nvidia-driver.sources"
 OWN_KEY = "/etc/apt/keyrings/cudahub-nvidia-driver"
-RESTRICTED = {"debian": ("contrib", "non-free", "non-free-firmware"), "ubuntu": ("restricted",)}
-"""Components of the distributions' archives that hold the driver and what it needs beside main."""
-
-
-class RepositoryError(PackageError):
-    """A repository, or its key, that can't be read or trusted."""
-
-    def __init__(self, kind: ErrorKind, url: str, reason: str, details: str = "") -> None:
-        super().__init__(kind, f"{url} can't be used: {reason}", details)
-        self.url = masked(url)
-        self.reason = masked(reason)
-
 
 Fetch = t.Callable[[str], bytes]
 """What is at a URL. Raises RepositoryError when it can't be had."""
@@ -273,8 +261,11 @@ def private_apt(
         result = run(["apt-get", "-q", *options, "update"], ENVIRONMENT)
         failures = parse_failures(result.stdout + "\n" + result.stderr, repository.key if repository else None)
         if result.rc and not failures:
+            copied = str(directory / "sources.list.d")
+            output = (result.stdout + result.stderr).replace(copied, SOURCES_PARTS)
+            reason = first_error(result).replace(copied, SOURCES_PARTS)
             raise PackageError(
-                "package_manager", f"apt can't read its sources: {first_error(result)}", result.stdout + result.stderr
+                "package_manager", f"apt can't read its sources: {reason}; correct it, or move it away", output
             )
         for failure in failures:
             if address(failure.url) in map(address, needed):

@@ -21,7 +21,7 @@ from ._apt import first_line, last_line, pinned, plain, transaction_arguments, u
 from ._packages import PackageError, Result
 
 if t.TYPE_CHECKING:
-    from ._packages import ErrorKind, Package, Run
+    from ._packages import ErrorKind, Log, Package, Run
 
 DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock")
 ALMOST_FULL = 2_000_000
@@ -58,16 +58,6 @@ class Holder(t.NamedTuple):
         if self.pid is None:
             return "a process that can't be seen from here"
         return f"process {self.pid}" + (f" ({self.name})" if self.name else "")
-
-
-class Log(t.Protocol):
-    """Where commands that change something run and what they print is kept."""
-
-    def run(self, command: t.Sequence[str], env: t.Mapping[str, str]) -> Result:
-        """Run a command with its output in the log; its output is the result's stdout."""
-
-    def say(self, line: str) -> None:
-        """Write a line of our own."""
 
 
 class Locks(t.Protocol):
@@ -231,7 +221,7 @@ class AptWriter:
         except OSError as error:
             raise self._log_error(error) from error
         if result.rc:
-            raise self._explained(command[0], result)
+            raise PackageError(*self._reason(command[0], result.rc, result.stdout), result.stdout)
 
     def _wait(self, paths: t.Sequence[str]) -> None:
         deadline = self._clock() + self._lock_timeout
@@ -258,13 +248,8 @@ class AptWriter:
             return PackageError("disk", self._disk_message(str(error.filename or "/var/log"), str(error)))
         return PackageError("package_manager", f"The log can't be written: {error}")
 
-    def _explained(self, program: str, result: Result) -> PackageError:
-        """Why a command failed, from what it printed."""
-        output = result.stdout
-        kind, message = self._reason(program, result.rc, output)
-        return PackageError(kind, message, output)
-
     def _reason(self, program: str, code: int, output: str) -> tuple[ErrorKind, str]:
+        """Why a command failed, from what it printed."""
         if code < 0:
             return "interrupted", f"{program} was ended by signal {-code} in the middle of its work"
         held = _HELD_BY.search(output)

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 if t.TYPE_CHECKING:
-    from ._packages import Result, Run
+    from ._packages import Log, Result, Run
     from ._pci import Files
 
 TREE = "/var/lib/dkms"
+"""Where DKMS keeps modules, their builds and their logs."""
 
 _STATUS = re.compile(
     r"""^(?P<module>[^\s,/:]+)(?:/|,\s*)(?P<version>[^\s,:]+)
         (?:,\s*(?P<kernel>[^\s,:]+),\s*(?P<machine>[^\s,:]+))?
-        :\s*(?P<state>[a-z-]+)(?P<rest>.*)$""",
+        :\s*(?P<state>[a-z-]+)""",
     re.VERBOSE,
 )
 _HEADER = re.compile(r"make\.log for (?P<module>[^/\s]+)[/-](?P<version>\d\S*) for kernel (?P<kernel>\S+)")
@@ -49,7 +50,6 @@ class Build:
     kernel: str | None
     machine: str | None
     state: str
-    warning: str | None = None
 
     @property
     def is_installed(self) -> bool:
@@ -74,11 +74,13 @@ def parse_status(text: str) -> tuple[Build, ...]:
         match = _STATUS.match(line.strip())
         if match is None or match["module"] in {"Error!", "Warning", "Deprecated"}:
             continue
-        warning = match["rest"].strip(" ()") or None
-        builds.append(
-            Build(match["module"], match["version"], match["kernel"], match["machine"], match["state"], warning)
-        )
+        builds.append(Build(match["module"], match["version"], match["kernel"], match["machine"], match["state"]))
     return tuple(builds)
+
+
+def status(run: Run) -> tuple[Build, ...]:
+    """The modules that DKMS of this host knows; none where there is no DKMS."""
+    return parse_status(run(["dkms", "status"], {"LC_ALL": "C"}).stdout)
 
 
 def of_driver(builds: t.Iterable[Build], version: str | None = None) -> tuple[Build, ...]:
@@ -166,13 +168,6 @@ def _plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:300]
 
 
-class Log(t.Protocol):
-    """Where what a build prints is kept."""
-
-    def run(self, command: t.Sequence[str], env: t.Mapping[str, str]) -> Result:
-        """Run a command with its output in the log; its output is the result's stdout."""
-
-
 class HostDkms:
     """DKMS of this host. Copies of failed builds' logs go to files that begin with ``kept``."""
 
@@ -184,7 +179,7 @@ class HostDkms:
         self._kept = kept
 
     def status(self) -> tuple[Build, ...]:
-        return parse_status(self._run(["dkms", "status"], {"LC_ALL": "C"}).stdout)
+        return status(self._run)
 
     def build(self, module: str, version: str, kernel: str) -> Result:
         return self._log.run(["dkms", "install", "-m", module, "-v", version, "-k", kernel], {"LC_ALL": "C"})

@@ -20,16 +20,16 @@ from pathlib import Path
 
 from . import _scratch
 from ._address import masked
-from ._apt_sources import RepositoryError, checked_key
+from ._apt_sources import checked_key
 from ._dnf_program import PROGRAM
 from ._driver_packages import is_family
 from ._openpgp import fingerprints
-from ._packages import Change, Installed, Package, PackageError, Result, Transaction
+from ._packages import Change, Installed, Package, PackageError, RepositoryError, Result, Transaction
 from ._pci import HostFiles
 
 if t.TYPE_CHECKING:
     from ._apt_sources import Key
-    from ._packages import ErrorKind, Run
+    from ._packages import ErrorKind, Log, Run
     from ._pci import Files
 
 REPOSITORY = "cudahub-nvidia-driver"
@@ -296,6 +296,7 @@ class Answer:
             remove=tuple(sorted({Package(row.name, row.version) for row in gone.values()}, key=lambda gone: gone.name)),
             download_bytes=self.download_bytes,
             disk_bytes=sum(size for _row, size in self.new) - sum(size for _row, size in self.gone),
+            module_stream=next((f"{name}:{new}" for name, (_old, new) in sorted(self.streams.items()) if new), None),
         )
 
 
@@ -557,8 +558,6 @@ class DnfReader:
         self._options = (f"--setopt=timeout={timeout}", "--setopt=retries=2")
         self._offered: dict[str, dict[str, str]] | None = None
         self._addresses: dict[str, str] = {}
-        self.module_stream: str | None = None
-        """The stream of what the last simulated transaction installs, as ``nvidia-driver:580-open``; None if none."""
 
     def installed(self) -> dict[str, Installed]:
         return installed(self._dnf.query("-a"), self._dnf.locks())
@@ -577,13 +576,8 @@ class DnfReader:
 
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
         request = {**self._repository(), **transaction_request(install, remove, pin)}
-        answer = Answer.parse(
-            self._dnf.ask("cudahub-transaction", request, ["-y", "--assumeno", *self._options], dry=True)
-        )
-        self.module_stream = next(
-            (f"{name}:{new}" for name, (_old, new) in sorted(answer.streams.items()) if new), None
-        )
-        return answer.transaction()
+        options = ["-y", "--assumeno", *self._options]
+        return Answer.parse(self._dnf.ask("cudahub-transaction", request, options, dry=True)).transaction()
 
     def _repository(self) -> dict[str, str]:
         return {"address": self._address, "repository": REPOSITORY} if self._address else {}
@@ -623,16 +617,6 @@ def transaction_request(
         "exact": exact,
         "streams": dict(streams or {}),
     }
-
-
-class Log(t.Protocol):
-    """Where commands that change something run and what they print is kept."""
-
-    def run(self, command: t.Sequence[str], env: t.Mapping[str, str]) -> Result:
-        """Run a command with its output in the log; its output is the result's stdout."""
-
-    def say(self, line: str) -> None:
-        """Write a line of our own."""
 
 
 class DnfWriter:

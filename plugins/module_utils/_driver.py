@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import _nvml
+from ._dkms import TREE
 from ._version import branch, cuda_version, newest, same_version
 
 if t.TYPE_CHECKING:
@@ -32,7 +33,6 @@ def no_command(_command: t.Sequence[str]) -> str:
 
 PROC_VERSION = "/proc/driver/nvidia/version"
 MODULE_VERSION = "/sys/module/nvidia/version"
-DKMS = "/var/lib/dkms"
 LIBRARY_DIRS = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib", "/usr/local/lib")
 LIBRARY_CONF = "/etc/ld.so.conf.d"
 
@@ -101,9 +101,9 @@ def module_version(files: Files, release: str, machine: str, run: Run) -> str | 
 
     DKMS' record or the module file's own header is read; only a compressed module costs a modinfo.
     """
-    for name in files.names(DKMS):
+    for name in files.names(TREE):
         if name.startswith("nvidia"):
-            target = files.target(f"{DKMS}/{name}/kernel-{release}-{machine}")
+            target = files.target(f"{TREE}/{name}/kernel-{release}-{machine}")
             match = _VERSION.search(target or "")
             if match:
                 return match.group(1)

@@ -27,6 +27,7 @@ from ._driver_packages import (
     DRIVER_VERSION,
     NAMES,
     REBUILDS,
+    RESTRICTED,
     SUPPORTED,
     Gpu,
     Gpus,
@@ -103,7 +104,7 @@ def _needs_open(gpu: Gpu) -> bool:
 
 def _gpu(gpu: Gpu) -> str:
     names = [str(gpu[key]) for key in ("name", "pci_bus_id") if gpu.get(key)]
-    return f"GPU {' '.join(names)} ({gpu.get('architecture') or 'architecture unknown'})".replace("  ", " ")
+    return " ".join(("GPU", *names, f"({gpu.get('architecture') or 'architecture unknown'})"))
 
 
 def _series(words: t.Iterable[str], last: str = "and") -> str:
@@ -164,11 +165,6 @@ def _check_version(wish: Wish) -> t.Iterator[Notice]:
             "version_unavailable",
             f"nvidia_driver_version is {wish.version!r}, which is no driver version: write it whole, for example "
             "580.159.04",
-        )
-    elif wish.version and wish.version.split(".")[0] != wish.wanted_branch:
-        yield Notice(
-            "version_unavailable",
-            f"nvidia_driver_version {wish.version} is not of nvidia_driver_branch {wish.branch}: leave one of them out",
         )
 
 
@@ -376,8 +372,7 @@ def _for_the_gpus(system: System, wish: Wish, offered: t.Sequence[Offer], limits
 
 def _components(system: System, wish: Wish) -> str:
     if wish.source == "distro":
-        components = {"debian": "contrib, non-free and non-free-firmware", "ubuntu": "restricted"}[system.distribution]
-        return f" and that it has the components {components}"
+        return f" and that it has the components {_series(RESTRICTED[system.distribution])}"
     return ""
 
 

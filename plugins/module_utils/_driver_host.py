@@ -17,7 +17,7 @@ from pathlib import Path
 from . import _apt_sources, _dkms, _dnf, _preflight
 from ._apt import AptReader
 from ._driver_packages import Notice, RefusedError
-from ._driver_record import PlanError, Record, RecordFile
+from ._driver_record import RECORD, PlanError, Record, RecordFile
 from ._gpu import read_marker
 from ._pci import HostFiles
 
@@ -25,8 +25,6 @@ if t.TYPE_CHECKING:
     from ._driver_packages import Available, Source, System
     from ._packages import Installed, PackageError, Reader, Run
     from ._pci import Files
-
-RECORD = "/var/lib/cudahub/nvidia_driver.json"
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,13 @@ class _RealHost:
     def system(self) -> System:
         return _preflight.read_system(self.files, platform.release(), platform.machine())
 
-    def check_key(self, key: _apt_sources.Key) -> None:
+    def _check_key(self, key: _apt_sources.Key) -> None:
         """Raise RefusedError when nobody has said what the key's fingerprint is."""
         if not key.fingerprint:
             raise RefusedError([_preflight.key_fingerprint_missing(self.system(), key.url)])
 
     def builds(self) -> tuple[_dkms.Build, ...]:
-        return _dkms.parse_status(self._run(["dkms", "status"], {"LC_ALL": "C"}).stdout)
+        return _dkms.status(self._run)
 
     def record(self) -> Record:
         try:
@@ -119,9 +117,10 @@ class AptHost(_RealHost):
         if self._wish.source == "nvidia":
             if url is None or key is None or _apt_sources.offering(self._entries, url):
                 return None
-            self.check_key(key)
+            self._check_key(key)
             return _apt_sources.nvidia_repository(url, key)
-        return _apt_sources.distribution_repository(self._entries, self._distribution(), self._codename(), url)
+        distribution = self.system().distribution
+        return _apt_sources.distribution_repository(self._entries, distribution, self._codename(), url)
 
     def _sources(self, needed: _apt_sources.Repository | None) -> tuple[str, ...]:
         """The addresses from which a driver may come. A mirror takes the place of the host's archive."""
@@ -133,12 +132,8 @@ class AptHost(_RealHost):
         uris += [uri for entry in (needed.entries if needed else ()) for uri in entry.uris]
         return tuple(uris if url is None else [url, *uris])
 
-    def _distribution(self) -> str:
-        return self.system().distribution
-
     def _codename(self) -> str:
-        match = re.search(r"^VERSION_CODENAME=\"?(\w+)", self.files.read("/etc/os-release") or "", re.MULTILINE)
-        return match[1] if match else ""
+        return _preflight.os_release(self.files).get("VERSION_CODENAME", "")
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,7 @@ class DnfHost(_RealHost):
         url, key = self._wish.url, self._wish.key
         if url is None or key is None or _dnf.is_configured(self.files, url):
             return None
-        self.check_key(key)
+        self._check_key(key)
         return _dnf.needed_repository(url, key.url, key.fingerprint, key.checksum)
 
     @contextlib.contextmanager

@@ -32,6 +32,9 @@ SUPPORTED: t.Mapping[Distribution, tuple[str, ...]] = {
     "ubuntu": ("22.04", "24.04", "26.04"),
     "rhel": ("8", "9", "10"),
 }
+RESTRICTED = {"debian": ("contrib", "non-free", "non-free-firmware"), "ubuntu": ("restricted",)}
+"""Components of the distributions' archives that hold the driver and what it needs beside main."""
+
 ARCHITECTURES = ("x86_64", "aarch64")
 NAMES: t.Mapping[Distribution, str] = {"debian": "Debian", "ubuntu": "Ubuntu", "rhel": "Enterprise Linux"}
 REBUILDS = "Red Hat, Rocky Linux, AlmaLinux, CentOS Stream"
@@ -48,8 +51,10 @@ FAMILY = re.compile(
 """Names of the driver's packages in all sources. The container toolkit, CUDA's and cuDNN's are others."""
 
 _PREBUILT = re.compile(r"linux-(?:modules|objects)-nvidia-(\d{3})(-server)?(-open)?-.+")
-_PINNING = "nvidia-driver-pinning-"
 _FABRIC_MANAGER = re.compile(r"nvidia-fabric-?manager(?:-\d+)?")
+PINNING = "nvidia-driver-pinning-"
+"""What the names of packages begin with that keep apt at a branch or a version."""
+
 DRIVER_VERSION = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")
 _OPEN = re.compile(r"(?:.+-)?open(?:-.+)?")
@@ -88,7 +93,7 @@ class System:
     container: bool = False
 
     def __str__(self) -> str:
-        return f"{NAMES.get(self.distribution, self.distribution)} {self.release} on {self.architecture}"
+        return f"{NAMES[self.distribution]} {self.release} on {self.architecture}"
 
 
 @dataclass(frozen=True)
@@ -249,7 +254,7 @@ def is_family(name: str) -> bool:
 
 def in_family(name: str, version: str) -> bool:
     """Whether an installed package belongs to the driver and carries its version: these are held and removed."""
-    if name.startswith(_PINNING) or _PREBUILT.fullmatch(name):
+    if name.startswith(PINNING) or _PREBUILT.fullmatch(name):
         return True
     return FAMILY.fullmatch(name) is not None and DRIVER_VERSION.fullmatch(upstream(version)) is not None
 
@@ -353,9 +358,9 @@ def _near(name: str, version: str, available: Available) -> Package | None:
 def _pinning(branch: str, version: str | None, available: Available) -> Package | None:
     """The package that keeps apt at a version, or at a branch. Its own version is not the driver's."""
     for suffix in (version, branch):
-        versions = available.get(f"{_PINNING}{suffix}", ()) if suffix else ()
+        versions = available.get(f"{PINNING}{suffix}", ()) if suffix else ()
         if versions:
-            return Package(f"{_PINNING}{suffix}", versions[0])
+            return Package(f"{PINNING}{suffix}", versions[0])
     return None
 
 
@@ -416,7 +421,7 @@ def _has_no_place(offer: Offer, name: str, version: str, available: Available) -
     prebuilt = _PREBUILT.fullmatch(name)
     if prebuilt:
         return prebuilt.group(1) != offer.branch or bool(prebuilt.group(3)) != (offer.kernel_module == "open")
-    if name.startswith(_PINNING) or not available.get(name):
+    if name.startswith(PINNING) or not available.get(name):
         return True
     other = _PROPRIETARY if offer.kernel_module == "open" else _OPEN
     if other.fullmatch(name):

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from . import _dkms, _driver_choice, _driver_packages, _kernel_headers, _preflight
 from ._driver_packages import Notice, RefusedError
 from ._driver_record import Record
-from ._packages import PackageError, Transaction
+from ._packages import PackageError, RepositoryError, Transaction
 
 if t.TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -23,6 +23,7 @@ if t.TYPE_CHECKING:
     from ._pci import Files
 
 _KERNEL_IMAGE = re.compile(r"(?:linux-image(?:-unsigned)?|kernel(?:-core)?)-(?P<release>\d.*)")
+_DKMS = re.compile("dkms")
 _DPKG_UPDATES = "/var/lib/dpkg/updates"
 
 
@@ -113,9 +114,7 @@ class Plan:
     kernel_module: str | None = None
     kernels: list[str] = field(default_factory=list)
     packages: list[dict[str, str]] = field(default_factory=list)
-    transaction: dict[str, list[dict[str, str]]] = field(
-        default_factory=lambda: {"install": [], "change": [], "remove": []}
-    )
+    transaction: dict[str, list[dict[str, str]]] = field(default_factory=Transaction().as_dict)
     hold: list[str] = field(default_factory=list)
     unhold: list[str] = field(default_factory=list)
     download_bytes: int | None = None
@@ -304,7 +303,6 @@ class _Planner:
                 unresolved.append((offer, f"held and to be changed: {', '.join(held)}"))
                 continue
             self._take(offer, wanted, transaction)
-            self.plan.module_stream = getattr(reader, "module_stream", None)
             explanation = _driver_choice.explain(wish, self.gpus, offers, found, offer, unresolved)
             self.plan.why += explanation.why
             self.outcome.warnings += explanation.warnings
@@ -313,17 +311,16 @@ class _Planner:
                 self.plan.ways_out += _driver_choice.ways_out(wish, self.gpus, offers, offer, kernels[-1])
             return
         self.refusals += [_repository_refusal("distro", error) for error in catalogue.unread]
-        self.refusals.append(_driver_choice.unresolvable(wish, unresolved))
+        self.refusals += _preflight.dkms_too_old(
+            system, self.installed, reader.available(_DKMS), [reason for _offer, reason in unresolved]
+        ) or [_driver_choice.unresolvable(wish, unresolved)]
 
     def _take(self, offer: Offer, wanted: t.Sequence[Package], transaction: Transaction) -> None:
         plan = self.plan
         plan.branch, plan.version, plan.kernel_module = offer.branch, offer.version, offer.kernel_module
         plan.packages = [asdict(package) for package in wanted]
-        plan.transaction = {
-            "install": [asdict(package) for package in transaction.install],
-            "change": [{"name": one.name, "from": one.old, "to": one.new} for one in transaction.change],
-            "remove": [asdict(package) for package in transaction.remove],
-        }
+        plan.transaction = transaction.as_dict()
+        plan.module_stream = transaction.module_stream
         plan.download_bytes, plan.disk_bytes = transaction.download_bytes, transaction.disk_bytes
         family = self._after(transaction)
         plan.hold = family if self.wish.hold else []
@@ -340,8 +337,7 @@ class _Planner:
 
     def _held_by_others(self, transaction: Transaction) -> list[str]:
         """The packages that somebody holds, that are not of the driver, and that a transaction would touch."""
-        names = [*(one.name for one in transaction.change), *(one.name for one in transaction.remove)]
-        packages = [self.installed[name] for name in names if name in self.installed]
+        packages = [self.installed[name] for name in transaction.replaced if name in self.installed]
         return sorted(one.name for one in packages if one.held and not _of_driver(one))
 
     def _losses(self, transaction: Transaction) -> t.Iterator[Notice]:
@@ -374,11 +370,7 @@ class _Planner:
 
     def _after(self, transaction: Transaction) -> list[str]:
         """The packages of the driver that are installed after a transaction."""
-        versions = {one.name: one.version for one in self.installed.values() if one.present}
-        versions.update((one.name, one.version) for one in transaction.install)
-        versions.update((one.name, one.new) for one in transaction.change)
-        for package in transaction.remove:
-            versions.pop(package.name, None)
+        versions = transaction.after({one.name: one.version for one in self.installed.values() if one.present})
         return sorted(name for name, version in versions.items() if _driver_packages.in_family(name, version))
 
     def _unhold(self, keep: t.Container[str]) -> list[str]:
@@ -398,9 +390,8 @@ def _of_driver(package: Installed) -> bool:
 
 
 def _repository_refusal(source: Source, error: PackageError) -> Notice:
-    url, reason = getattr(error, "url", None), getattr(error, "reason", None)
-    if url is not None and reason is not None:
-        return _preflight.repository(error.kind, url, reason, source)
+    if isinstance(error, RepositoryError):
+        return _preflight.repository(error.kind, error.url, error.reason, source)
     return Notice("repository", error.message)
 
 

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from ._packages import Change, Package, Transaction
 
+RECORD = "/var/lib/cudahub/nvidia_driver.json"
+"""Where the record is, if nothing else is said."""
+
 RESERVE = 16 * 1024 * 1024
 """Bytes that dpkg's lists and logs have for a rollback on a full disk."""
 

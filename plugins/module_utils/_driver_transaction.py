@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import re
 import typing as t
 from dataclasses import dataclass, field, replace
 
 from ._dkms import TREE, Build, Failure, failures_in, first_error, of_driver
-from ._driver_packages import in_family, is_family
+from ._driver_packages import PINNING, in_family, is_family
 from ._driver_record import Pending, Record, Was
 from ._packages import Package, PackageError, Transaction
 
 if t.TYPE_CHECKING:
     from ._driver_record import Plan, Records
-    from ._packages import Installed, Reader, Result, Writer
+    from ._packages import ErrorKind, Installed, Reader, Result, Writer
 
 FailureKind = t.Literal["lock", "download", "unresolvable", "disk", "dkms", "interrupted", "in_use", "package_manager"]
 
-_KINDS: dict[str, FailureKind] = {
+_KINDS: t.Mapping[ErrorKind, FailureKind] = {
     "lock": "lock",
     "disk": "disk",
     "unresolvable": "unresolvable",
@@ -33,8 +34,8 @@ _KINDS: dict[str, FailureKind] = {
     "not_found": "download",
     "checksum": "download",
     "download": "download",
+    "package_manager": "package_manager",
 }
-_PINNING = "nvidia-driver-pinning-"
 _NO_SPACE = "No space left on device"
 _KERNEL_IMAGE = re.compile(r"(?:linux-(?:image|modules)|kernel(?:-core|-modules\S*)?)(?:-|$)")
 
@@ -168,12 +169,7 @@ def _holds(
 
 
 def _names(transaction: Transaction, work: _Work) -> set[str]:
-    return {
-        *(one.name for one in (*transaction.install, *transaction.remove)),
-        *(one.name for one in transaction.change),
-        *work.hold,
-        *work.unhold,
-    }
+    return {*(one.name for one in transaction.install), *transaction.replaced, *work.hold, *work.unhold}
 
 
 def _listing(packages: t.Mapping[str, Installed], names: t.Collection[str]) -> str:
@@ -190,11 +186,8 @@ def _line(name: str, version: str, *, held: bool, state: str = "installed") -> s
 
 def _foreseen(now: t.Mapping[str, Installed], transaction: Transaction, work: _Work, hold: bool) -> str:
     """The listing after a transaction that is not done."""
-    versions = {one.name: one.version for one in now.values() if one.present and one.name in _names(transaction, work)}
-    versions.update({one.name: one.version for one in transaction.install})
-    versions.update({one.name: one.new for one in transaction.change})
-    for one in transaction.remove:
-        versions.pop(one.name, None)
+    names = _names(transaction, work)
+    versions = transaction.after({one.name: one.version for one in now.values() if one.present and one.name in names})
 
     def is_held(name: str) -> bool:
         if hold and in_family(name, versions[name]):
@@ -255,8 +248,11 @@ class _Present:
                 f"Other packages have changed since the plan was made: {', '.join(more)} would be removed, too; make a "
                 "new plan with cudahub.gpu.driver_plan, and look at what it says",
             )
-        going = {one.name for one in transaction.remove} | {one.name for one in transaction.change}
-        held = sorted(name for name in going if not is_family(name) and name in self._start and self._start[name].held)
+        held = sorted(
+            name
+            for name in transaction.replaced
+            if not is_family(name) and name in self._start and self._start[name].held
+        )
         if held:
             raise PackageError(
                 "unresolvable",
@@ -288,8 +284,7 @@ class _Present:
 
     def _change(self) -> None:
         broken = {name for name, one in self._start.items() if one.broken}
-        going = {one.name for one in self._transaction.remove} | {one.name for one in self._transaction.change}
-        if broken - going or (self._work.repair and not self._work.packages):
+        if broken - self._transaction.replaced or (self._work.repair and not self._work.packages):
             self._repair()
         if self._work.packages and broken:
             self._apply_all_by_name()
@@ -299,12 +294,8 @@ class _Present:
     def _apply_all_by_name(self) -> None:
         """Apply with dependencies named, too: where some are unmet, the package manager resolves nothing by itself."""
         asked = {one.name: one.version for one in self._plan.packages}
-        wanted = {name: one.version for name, one in self._start.items() if one.broken and in_family(name, one.version)}
-        wanted.update({one.name: one.version for one in self._transaction.install})
-        wanted.update({one.name: one.new for one in self._transaction.change})
-        for one in self._transaction.remove:
-            wanted.pop(one.name, None)
-        wanted.update(asked)
+        broken = {name: one.version for name, one in self._start.items() if one.broken and in_family(name, one.version)}
+        wanted = {**self._transaction.after(broken), **asked}
         install = [Package(name, version) for name, version in sorted(wanted.items())]
         self._host.writer.apply(install, self._work.remove, self._plan.version)
         now = self._host.reader.installed()
@@ -344,7 +335,7 @@ class _Present:
         removed = [
             name
             for name in sorted(self._pending.names)
-            if name in now and not now[name].present and (name in self._new(now) or name.startswith(_PINNING))
+            if name in now and not now[name].present and (name in self._new(now) or name.startswith(PINNING))
             if name not in self._record.leftovers
         ]
         self._host.writer.purge(removed)
@@ -391,7 +382,7 @@ class _Present:
         failed = failures_in(error.details)
         if failed and error.kind not in {"lock", "interrupted"}:
             return self._not_compiled(failed[0], error.details)
-        return Trouble(_KINDS.get(error.kind, "package_manager"), error.message, error.details)
+        return Trouble(_KINDS[error.kind], error.message, error.details)
 
     def _not_compiled(self, failure: Failure, output: str) -> Trouble:
         text = self._host.dkms.log(failure.module, failure.version, failure.kernel)
@@ -485,7 +476,7 @@ class _Present:
             new = self._to_purge()
         if new and not attempt("Not everything new could be removed", lambda: self._take_away(new)):
             for name in sorted(new):
-                attempt(f"{name} could not be removed", lambda name=name: self._take_away([name]))  # type: ignore[misc]
+                attempt(f"{name} could not be removed", functools.partial(self._take_away, [name]))
         now = self._host.reader.installed()
         if any(now[name].broken for name in self._pending.names & now.keys()):
             attempt("Not everything could be configured", writer.repair)
@@ -499,7 +490,7 @@ class _Present:
         wanted = [
             Package(name, was.version)
             for name, was in sorted(self._pending.before.items())
-            if was.state != "config-files" and not _is_at(now, name, was.version)
+            if was.there and not _is_at(now, name, was.version)
         ]
         offered = [one for one in wanted if self._host.reader.origin(one) is not None]
         return offered, [one for one in wanted if one not in offered]
@@ -540,7 +531,7 @@ class _Present:
                 found.append(f"{name} {one.version} is {one.state}")
             elif was is not None and one is None:
                 found.append(f"{name} {was.version} is gone")
-            elif was is not None and one is not None and was.state != "config-files":
+            elif was is not None and one is not None and was.there:
                 if not _is_at(now, name, was.version):
                     found.append(f"{name} is {one.version} instead of {was.version}")
                 elif one.broken and was.state == "installed":
@@ -556,7 +547,7 @@ class _Present:
         before = "".join(
             _line(name, was.version, held=was.held, state=was.state)
             for name, was in sorted(self._pending.before.items())
-            if was.state != "config-files"
+            if was.there
         )
         try:
             after = _listing(self._host.reader.installed(), names)
@@ -580,7 +571,7 @@ def _mark_again(writer: Writer, pending: Pending, now: t.Mapping[str, Installed]
     there = {name for name, one in now.items() if one.present}
     automatic = writer.automatic()
     marks = {name for name, was in pending.before.items() if was.automatic and name in there - automatic}
-    if any(was.state != "config-files" and name not in there for name, was in pending.before.items()):
+    if any(was.there and name not in there for name, was in pending.before.items()):
         loose = marks
         while True:
             needed = writer.needed_by_others(loose)
@@ -614,8 +605,7 @@ def _reason(error: PackageError | OSError) -> str:
 def failed(error: Exception) -> Outcome:
     """The outcome when an error ended the work before any package was changed, or in the middle."""
     if isinstance(error, PackageError):
-        kind = _KINDS.get(error.kind, "package_manager")
-        return Outcome(changed=False, trouble=Trouble(kind, _sentence(error.message), error.details))
+        return Outcome(changed=False, trouble=Trouble(_KINDS[error.kind], _sentence(error.message), error.details))
     if isinstance(error, OSError):
         return Outcome(changed=False, trouble=_of_file(error))
     return Outcome(changed=False, trouble=Trouble("package_manager", _sentence(str(error))))
@@ -685,8 +675,11 @@ def absent(host: Host, *, check: bool) -> Outcome:
 
 def take_away(writer: Writer, names: t.Collection[str], leftovers: t.Collection[str]) -> None:
     """Remove packages with their configuration files, but for those of leftovers. Raises PackageError."""
-    writer.purge(sorted(set(names).difference(leftovers)))
-    writer.remove(sorted(set(names).intersection(leftovers)))
+    staying = set(names).intersection(leftovers)
+    if staying:
+        # All at once, as those that are purged may be needed by those that stay.
+        writer.remove(sorted(names))
+    writer.purge(sorted(set(names) - staying))
 
 
 def _repair_all(host: Host, ours: t.Collection[str]) -> None:
@@ -708,7 +701,7 @@ def _changed(record: Record, now: t.Mapping[str, Installed]) -> dict[str, str]:
     return {
         name: f"it was there before, and has version {now[name].version} now instead of {was.version}"
         for name, was in record.first.items()
-        if is_family(name) and was.state != "config-files"
+        if is_family(name) and was.there
         if name in now and now[name].present and not _is_at(now, name, was.version)
     }
 

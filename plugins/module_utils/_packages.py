@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ._address import masked
 
@@ -70,17 +70,41 @@ class Installed:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What the package manager would do, dependencies included. Sizes in bytes; None where it doesn't tell."""
+    """What the package manager would do, dependencies included. Sizes in bytes; None where it doesn't tell.
+
+    ``module_stream`` is the stream that dnf enables for it, as ``nvidia-driver:580-open``; None if none.
+    """
 
     install: tuple[Package, ...] = ()
     change: tuple[Change, ...] = ()
     remove: tuple[Package, ...] = ()
     download_bytes: int | None = None
     disk_bytes: int | None = None
+    module_stream: str | None = None
 
     @property
     def empty(self) -> bool:
         return not (self.install or self.change or self.remove)
+
+    @property
+    def replaced(self) -> set[str]:
+        """The names of the packages that are there and go, or get another version."""
+        return {one.name for one in self.change} | {one.name for one in self.remove}
+
+    def after(self, versions: t.Mapping[str, str]) -> dict[str, str]:
+        """The versions of packages by name once it is done, from those before."""
+        new = {one.name: one.version for one in self.install}
+        changed = {one.name: one.new for one in self.change}
+        gone = {one.name for one in self.remove}
+        return {name: version for name, version in {**versions, **new, **changed}.items() if name not in gone}
+
+    def as_dict(self) -> dict[str, list[dict[str, str]]]:
+        """The packages, as modules return them."""
+        return {
+            "install": [asdict(one) for one in self.install],
+            "change": [{"name": one.name, "from": one.old, "to": one.new} for one in self.change],
+            "remove": [asdict(one) for one in self.remove],
+        }
 
 
 class PackageError(Exception):
@@ -96,6 +120,15 @@ class PackageError(Exception):
         super().__init__(self.message)
 
 
+class RepositoryError(PackageError):
+    """A repository, or its key, that can't be read or trusted."""
+
+    def __init__(self, kind: ErrorKind, url: str, reason: str, details: str = "") -> None:
+        super().__init__(kind, f"{url} can't be used: {reason}", details)
+        self.url = masked(url)
+        self.reason = masked(reason)
+
+
 class Result(t.NamedTuple):
     """How a command ended."""
 
@@ -108,8 +141,40 @@ Run = t.Callable[[t.Sequence[str], t.Mapping[str, str]], Result]
 """Runs a command with some variables added to its environment; never raises for what the command does."""
 
 
+class Module(t.Protocol):
+    """The part of an Ansible module that runs commands."""
+
+    def get_bin_path(self, arg: str) -> str | None:
+        """The path of a program; None where there is none."""
+
+    def run_command(self, args: list[str], *, environ_update: dict[str, str]) -> tuple[int, str, str]:
+        """Exit status and output of a command."""
+
+
+def runner(module: Module) -> Run:
+    """What runs commands as a module does. A program that is missing is the exit status 127, as in a shell."""
+
+    def run(command: t.Sequence[str], env: t.Mapping[str, str]) -> Result:
+        path = module.get_bin_path(command[0])
+        if path is None:
+            return Result(127, "", f"{command[0]} is not installed")
+        return Result(*module.run_command([path, *command[1:]], environ_update=dict(env)))
+
+    return run
+
+
+class Log(t.Protocol):
+    """Where commands that change something run and what they print is kept. Both raise OSError if that fails."""
+
+    def run(self, command: t.Sequence[str], env: t.Mapping[str, str]) -> Result:
+        """Run a command with its output in the log; its output is the result's stdout."""
+
+    def say(self, line: str) -> None:
+        """Write a line of our own."""
+
+
 class Reader(t.Protocol):
-    """What can be read of packages without changing anything and without the package manager's lock."""
+    """What can be read of packages without changing any, and without the lock under which they are changed."""
 
     def installed(self) -> dict[str, Installed]:
         """Every package of the system, by name."""

@@ -11,7 +11,8 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._driver import DKMS, libraries, loaded
+from ._dkms import TREE
+from ._driver import libraries, loaded
 from ._driver_choice import unknown_architecture, unknown_os
 from ._driver_packages import ARCHITECTURES, NAMES, SUPPORTED, Notice, RefusedError, System, in_family, is_family
 from ._kernel_headers import has_headers, header_name, header_packages
@@ -35,6 +36,7 @@ EFI_VARIABLES = "/sys/firmware/efi/efivars"
 _KERNEL = re.compile(r"linux-(?:image|headers|modules)-")
 SIMULATOR_LIBRARIES = "/usr/local/lib/gpu-simulator/"
 RUNFILE_UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+_NEEDED_DKMS = re.compile(r"(?<![\w-])dkms \(?>= (?P<version>[^\s,)]+)")
 _MODULE = re.compile(r"nvidia\.ko(?:\.\w+)?")
 _MODULE_DIRECTORIES = ("kernel/drivers/video", "extra", "updates")
 _PPA_VERSION = re.compile(r"~gpu\d")
@@ -84,7 +86,7 @@ class Process:
 
 def read_system(files: Files, kernel: str, machine: str) -> System:
     """The system as /etc/os-release tells it. Raises RefusedError: unknown_os, unknown_architecture."""
-    values = _os_release(files)
+    values = os_release(files)
     name = values.get("PRETTY_NAME") or values.get("NAME") or "This host, which has no /etc/os-release,"
     distribution = _distribution(values)
     version = values.get("VERSION_ID", "")
@@ -99,7 +101,8 @@ def read_system(files: Files, kernel: str, machine: str) -> System:
     return System(distribution, release, machine, kernel, container=in_container(files))
 
 
-def _os_release(files: Files) -> dict[str, str]:
+def os_release(files: Files) -> dict[str, str]:
+    """The values of /etc/os-release; none where there is no such file."""
     text = files.read("/etc/os-release") or files.read("/usr/lib/os-release") or ""
     pairs = (line.partition("=")[::2] for line in text.splitlines() if "=" in line)
     return {key.strip(): value.strip().strip("\"'") for key, value in pairs}
@@ -178,7 +181,7 @@ def headers(
             "headers_missing",
             f"The headers of kernel {kernel}, for which the module is to be built, are neither installed nor offered "
             f"by the package sources (package {header_name(system, kernel)}): boot a kernel whose headers are "
-            "offered, or install them yourself",
+            "offered (in an image: name it in nvidia_driver_kernel), or install them yourself",
         )
         for kernel in kernels
         if not has_headers(system, kernel, installed, files)
@@ -195,6 +198,33 @@ def dkms_missing(system: System, installed: t.Mapping[str, Installed], available
             "dkms_missing",
             f"{NAMES['rhel']} {system.release} needs the package dkms, which no enabled repository of this host "
             "offers: enable EPEL",
+        )
+    ]
+
+
+def dkms_too_old(
+    system: System, installed: t.Mapping[str, Installed], available: Available, reasons: t.Sequence[str]
+) -> list[Notice]:
+    """Refuse a host that can't get the DKMS which the driver needs, where that is the reason for each offer."""
+    needed = [match["version"] if (match := _NEEDED_DKMS.search(reason)) else None for reason in reasons]
+    if not needed or None in needed:
+        return []
+    old, offered = installed.get("dkms"), available.get("dkms")
+    enterprise = system.distribution == "rhel"
+    if old is not None and old.held:
+        state = f"dkms {old.version} is held"
+        advice = f"release it ({'dnf versionlock delete' if enterprise else 'apt-mark unhold'} dkms)"
+    else:
+        state = f"the package sources of this host offer {f'only {offered[0]}' if offered else 'none'}"
+        if old is not None:
+            state = f"dkms {old.version} is installed and {state}"
+        source = "EPEL, or the mirror or snapshot of it that this host uses," if enterprise else "them"
+        advice = f"bring {source} up to date, and let nothing hold or exclude dkms"
+    return [
+        Notice(
+            "dkms_too_old",
+            f"The driver needs dkms {needed[0]} or newer, but {state}: {advice}, or choose an older "
+            "nvidia_driver_branch or nvidia_driver_version that needs less",
         )
     ]
 
@@ -322,7 +352,7 @@ def _driver_files(files: Files, kernels: t.Sequence[str]) -> t.Iterator[str]:
     for path, _version in libraries(files):
         if files.target(path) is None and not path.startswith(SIMULATOR_LIBRARIES):
             yield path
-    if any(name.startswith("nvidia") for name in files.names(DKMS)):
+    if any(name.startswith("nvidia") for name in files.names(TREE)):
         return
     for kernel in kernels:
         for directory in _MODULE_DIRECTORIES:

@@ -18,7 +18,7 @@ from ._packages import PackageError
 POLL = 0.5
 """Seconds between two looks at a lock that another process holds."""
 
-_OTHER = "nother run that changes the driver's packages"
+_OTHER = "another run that changes the driver's packages"
 
 
 @contextlib.contextmanager
@@ -58,10 +58,10 @@ def _locked(path: Path, deadline: float, timeout: int, say: t.Callable[[str], No
         if time.monotonic() >= deadline:
             raise PackageError(
                 "lock",
-                f"A{who}, was not done within {timeout} s: wait until it is, or end it, and run this again",
+                f"{who.capitalize()}, was not done within {timeout} s: wait until it is, or end it, and run this again",
             )
         if not told and holder:
-            say(f"Waiting for a{who}")
+            say(f"Waiting for {who}")
             told = True
         time.sleep(POLL)
 

@@ -36,7 +36,7 @@ attributes:
     support: full
     details: One line for each package that is touched, with its version and whether it is held.
   platform:
-    platforms: linux
+    platforms: Linux
 options:
   state:
     description:
@@ -82,6 +82,7 @@ options:
     description:
       - The file that keeps what was there before. Beside it, files with C(.lock) and C(.reserve) after its name are
         there while the module runs. Its directory is removed when nothing is left in it.
+      - M(cudahub.gpu.driver_plan) reads the default one only.
     type: path
     default: /var/lib/cudahub/nvidia_driver.json
 seealso:
@@ -208,7 +209,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._apt import AptReader
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_transaction import AptWriter
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import HostDkms
 from ansible_collections.cudahub.gpu.plugins.module_utils._dnf import DnfReader, DnfWriter
-from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError, Reader, Result, Writer
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError, Reader, Writer, runner
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
 from ansible_collections.cudahub.gpu.plugins.module_utils._transaction_log import TransactionLog
 
@@ -220,13 +221,7 @@ def host_of(module: AnsibleModule) -> _driver_transaction.Host:
     """The host that the module runs on."""
     options = module.params
     log = TransactionLog(options["log"])
-
-    def run(command: t.Sequence[str], env: t.Mapping[str, str]) -> Result:
-        path = module.get_bin_path(command[0], opt_dirs=["/usr/sbin", "/sbin"])
-        if path is None:
-            return Result(127, "", f"{command[0]} is not installed")
-        return Result(*module.run_command([path, *command[1:]], environ_update=dict(env)))
-
+    run = runner(module)
     reader: Reader
     writer: Writer
     if module.get_bin_path("apt-get"):
@@ -263,16 +258,11 @@ def absent(host: _driver_transaction.Host, *, ignore_processes: bool, check: boo
 
 def result_of(outcome: _driver_transaction.Outcome, log: str) -> dict[str, t.Any]:
     """What the module returns."""
-    transaction = outcome.transaction
     trouble = outcome.trouble
     return {
         "changed": outcome.changed,
         "log": log,
-        "transaction": {
-            "install": [asdict(one) for one in transaction.install],
-            "change": [{"name": one.name, "from": one.old, "to": one.new} for one in transaction.change],
-            "remove": [asdict(one) for one in transaction.remove],
-        },
+        "transaction": outcome.transaction.as_dict(),
         "dkms": [
             {"module": one.module, "version": one.version, "kernel": one.kernel, "state": one.state}
             for one in outcome.builds
@@ -293,7 +283,7 @@ def main() -> None:
             "ignore_processes": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": 300},
             "log": {"type": "path", "default": "/var/log/cudahub/nvidia_driver.log"},
-            "record": {"type": "path", "default": "/var/lib/cudahub/nvidia_driver.json"},
+            "record": {"type": "path", "default": _driver_record.RECORD},
         },
         required_if=[("state", "present", ["plan"])],
         supports_check_mode=True,

@@ -14,8 +14,9 @@ author:
 description:
   - Finds out which NVIDIA driver fits the GPUs and the wishes, whether its source can give it, what the package manager
     would do to install it, and what forbids that. M(cudahub.gpu.driver_packages) carries the plan out.
-  - Changes nothing, and takes no lock of the package manager. A repository that the host does not have yet is read and
-    verified with a private apt in a temporary directory, or with dnf inside the module's own process.
+  - Changes neither packages nor sources, and does not take the lock under which packages are changed. A repository that
+    the host does not have yet is read and verified with a private apt in a temporary directory, or with a dnf that has
+    it for this one time. What dnf reads gets into its cache, which it locks meanwhile.
   - What can't be done is no failure of the module. It is in RV(refusals), each with a code and a sentence, all that can
     be found at once together.
   - Where the driver is installed as asked for, neither the network nor the repository is used.
@@ -416,7 +417,9 @@ refusals:
   elements: dict
   contains: &notice
     code:
-      description: A word for programs, for example V(secure_boot), V(branch_unavailable), V(repository) or V(disk).
+      description:
+        - A word for programs, for example V(secure_boot), V(branch_unavailable), V(repository), V(dkms_too_old) or
+          V(disk).
       returned: always
       type: str
       sample: branch_unavailable
@@ -443,10 +446,10 @@ from ansible.module_utils.urls import ConnectionError as UrlConnectionError
 from ansible.module_utils.urls import SSLValidationError, open_url
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _address, _driver_plan
-from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key, RepositoryError
+from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_host import AptHost, DnfHost, RepositoryWish
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import Notice, Wish
-from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Result
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import RepositoryError, runner
 
 ARGUMENTS: dict[str, t.Any] = {
     "source": {"type": "str", "choices": ["distro", "nvidia"], "required": True},
@@ -490,12 +493,6 @@ def main() -> None:
     if mistake is not None:
         module.fail_json(msg=mistake)
 
-    def run(command: t.Sequence[str], environment: t.Mapping[str, str]) -> Result:
-        path = module.get_bin_path(command[0])
-        if path is None:
-            return Result(127, "", f"{command[0]} is not installed")
-        return Result(*module.run_command([path, *command[1:]], environ_update=dict(environment)))
-
     def fetch(url: str) -> bytes:
         return read_url(url, parameters["timeout"])
 
@@ -505,10 +502,8 @@ def main() -> None:
         fingerprint = re.sub(r"\s", "", repository["key_fingerprint"] or "").upper()
         key = Key(repository["key_url"], fingerprint, repository["key_checksum"] or None)
     wish = RepositoryWish(parameters["source"], repository.get("url") or None, key)
-    if module.get_bin_path("apt-get"):
-        outcome = _driver_plan.make(as_request(parameters), AptHost(run, wish, fetch, parameters["timeout"]))
-    else:
-        outcome = _driver_plan.make(as_request(parameters), DnfHost(run, wish, fetch, parameters["timeout"]))
+    host = AptHost if module.get_bin_path("apt-get") else DnfHost
+    outcome = _driver_plan.make(as_request(parameters), host(runner(module), wish, fetch, parameters["timeout"]))
     result = outcome.as_dict()
     for warning in result["warnings"]:
         module.warn(warning["message"])

@@ -6,17 +6,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from driver_host import INVENTORY
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://four"]
 
-INVENTORY = str(Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory")
 ENTRY = Path(__file__).parents[1] / "entry.yml"
 Play = Callable[..., CompletedProcess[str]]
 

@@ -111,3 +111,16 @@ def test_absent_leaves_nothing(host: Host, role: Callable[..., str]) -> None:
         "python3-dnf-plugin-versionlock",
         "/etc/dnf/modules.d/nvidia-driver.module",
     }
+
+
+def test_dkms_that_is_too_old(host: Host, role: Callable[..., str]) -> None:
+    host.run_expect([0], "dnf -y install dkms-3.0.13 && dnf versionlock add dkms")
+    before = host.check_output("host-state")
+    said = role("rocky9", fails=True)
+    assert "The driver needs dkms 3.1.8 or newer, but dkms 3.0.13-1.el9 is held" in said
+    assert "dnf versionlock delete dkms" in said
+    assert host.check_output("host-state") == before
+    host.run_expect([0], "dnf versionlock delete dkms")
+    said = role("rocky9", "--check", "--diff")
+    assert "-dkms 3.0.13-1.el9" in said
+    assert "+dkms 3.2.2-1.el9" in said

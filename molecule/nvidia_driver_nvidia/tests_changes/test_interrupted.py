@@ -10,7 +10,6 @@ Tests run in the order of this file; each goes on from where the one before has 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -18,12 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from driver_host import ENTRY
+from driver_host import ENTRY, INVENTORY
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://volta"]
 
-EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 # Configuring a package of this version takes a while.
 SLOW = "580.95.05"
 POSTINST = "[n]vidia-driver-cuda.postinst"
@@ -32,7 +30,7 @@ POSTINST = "[n]vidia-driver-cuda.postinst"
 def kill_in_transaction(host: Host) -> None:
     """Run the role, and kill ansible-playbook when a package is being configured."""
     variables = {"target": "volta", "nvidia_driver_version": SLOW}
-    command = [Path(sys.executable).with_name("ansible-playbook"), "--inventory", EPHEMERAL / "inventory", ENTRY]
+    command = [Path(sys.executable).with_name("ansible-playbook"), "--inventory", INVENTORY, ENTRY]
     running = subprocess.Popen([*command, "--extra-vars", json.dumps(variables)], stdout=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 90

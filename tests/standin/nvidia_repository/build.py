@@ -4,9 +4,9 @@
 
 """Stands in for NVIDIA's CUDA repository, which is what the role uses by default, without nvidia_driver_repository_*.
 
-``build.py FOLDER [DISTRIBUTION ...]`` makes ``FOLDER/repos/<distribution>/<x86_64|sbsa>/`` for Debian (default:
-debian12 and debian13) and Ubuntu: a signed, flat apt repository with the names, versions, relations and maintainer
-scripts that the driver's packages have there. ``FOLDER/fingerprint`` is that of the key. Needs dpkg-deb, gpg and gcc.
+``build.py FOLDER [DISTRIBUTION ...]`` makes ``FOLDER/repos/<distribution>/<x86_64|sbsa>/`` for debian12 and debian13
+(default: both): a signed, flat apt repository with the names, versions, relations and maintainer scripts that the
+driver's packages have there. ``FOLDER/fingerprint`` is that of the key. Needs dpkg-deb, gpg and gcc.
 
 Packages hold next to nothing, but DKMS compiles real kernel modules in seconds, and NVML answers "driver not loaded".
 What else is special:
@@ -40,13 +40,7 @@ FILES = Path(__file__).parent / "files"
 VERSIONS = ("580.95.05", "580.126.09", "580.159.04", "590.48.01", "595.58.03", "595.71.05", "615.71.09", "620.36.02")
 BROKEN, SLOW_VERSION, SLOW = "590.48.01", "580.95.05", 12
 FABRIC_MANAGER_OTHER = {"615.71.09": "615.71.05"}
-KEYS = {
-    "debian12": "3bf863cc.pub",
-    "debian13": "8793F200.pub",
-    "ubuntu2204": "3bf863cc.pub",
-    "ubuntu2404": "3bf863cc.pub",
-    "ubuntu2604": "60DF8A40.pub",
-}
+KEYS = {"debian12": "3bf863cc.pub", "debian13": "8793F200.pub"}
 # Installed sizes in KiB, about those of the real packages.
 SIZES = {
     "nvidia-kernel-open-dkms": 61000,
@@ -90,13 +84,16 @@ def unit(name: str, description: str) -> dict[str, bytes | str]:
     }
 
 
-def kernel_module(name: str, full: str, upstream: str, opponent: str | None, common: str) -> Package:
+def kernel_module(name: str, full: str, upstream: str, opponent: str) -> Package:
     """Return a DKMS package; both kinds bring the same module, so they exclude one another."""
     open_module = "open" in name
     source = f"usr/src/nvidia-{upstream}"
-    relations = {"Depends": f"dkms (>= 3.0.3), {common} (= {full})", "Provides": f"nvidia-kernel-{upstream}"}
-    if opponent:
-        relations |= {"Conflicts": opponent, "Replaces": opponent}
+    relations = {
+        "Depends": f"dkms (>= 3.0.3), nvidia-kernel-support (= {full})",
+        "Provides": f"nvidia-kernel-{upstream}",
+        "Conflicts": opponent,
+        "Replaces": opponent,
+    }
     header = (
         f'#define NV_VERSION_STRING "{upstream}"\n'
         f'#define NV_LICENSE "{"Dual MIT/GPL" if open_module else "NVIDIA"}"\n'
@@ -165,8 +162,8 @@ def smi() -> dict[str, bytes | str]:
     }
 
 
-def debian(upstream: str, built: Path, triplet: str) -> Iterator[Package]:
-    """Yield the packages of one version as NVIDIA names them for Debian."""
+def driver(upstream: str, built: Path, triplet: str) -> Iterator[Package]:
+    """Yield the packages of one version of the driver."""
     full = f"{upstream}-1"
     same = f"(= {full})"
     kernels = " | ".join(
@@ -187,10 +184,9 @@ def debian(upstream: str, built: Path, triplet: str) -> Iterator[Package]:
         "nvidia-persistenced", full, {"Depends": f"libnvidia-cfg1 {same}"},
         unit("nvidia-persistenced", "NVIDIA Persistence Daemon"),
     )  # fmt: skip
-    proprietary = "nvidia-kernel-dkms"
-    yield kernel_module("nvidia-kernel-open-dkms", full, upstream, proprietary, "nvidia-kernel-support")
+    yield kernel_module("nvidia-kernel-open-dkms", full, upstream, "nvidia-kernel-dkms")
     if has_proprietary(upstream):
-        yield kernel_module(proprietary, full, upstream, "nvidia-kernel-open-dkms", "nvidia-kernel-support")
+        yield kernel_module("nvidia-kernel-dkms", full, upstream, "nvidia-kernel-open-dkms")
     slow = {"postinst": f"#!/bin/sh\nset -e\nsleep {SLOW}\n"} if upstream == SLOW_VERSION else {}
     yield Package(
         "nvidia-driver-cuda",
@@ -216,53 +212,10 @@ def debian(upstream: str, built: Path, triplet: str) -> Iterator[Package]:
     yield Package("nvidia-fabricmanager", f"{fabric}-1", {}, unit("nvidia-fabricmanager", "NVIDIA fabric manager"))
 
 
-def ubuntu(upstream: str, built: Path, triplet: str) -> Iterator[Package]:
-    """Yield the packages of one version as NVIDIA names them for Ubuntu: with the branch in them up to 580."""
-    full = f"{upstream}-1ubuntu1"
-    same = f"(= {full})"
-    branch = f"-{major(upstream)}" if major(upstream) <= 580 else ""
-    common = f"nvidia-kernel-common{branch}"
-    open_dkms, proprietary = f"nvidia-dkms{branch}-open", f"nvidia-dkms{branch}" if has_proprietary(upstream) else None
-    for name in (f"libnvidia-cfg1{branch}", f"nvidia-firmware{branch}"):
-        yield Package(name, full)
-    nvml = library("libnvidia-ml1", full, upstream, built, triplet)
-    yield Package(f"libnvidia-compute{branch}", full, {}, nvml.files, nvml.scripts)
-    yield Package(common, full, {"Depends": f"nvidia-firmware{branch} {same}"})
-    yield kernel_module(open_dkms, full, upstream, proprietary, common)
-    if proprietary:
-        yield kernel_module(proprietary, full, upstream, open_dkms, common)
-    kernels = " | ".join(f"{name} {same}" for name in (open_dkms, proprietary) if name)
-    if branch:
-        yield Package(f"nvidia-utils{branch}", full, {"Depends": f"libnvidia-compute{branch} {same}"}, smi())
-        yield Package(
-            f"nvidia-compute-utils{branch}", full, {"Depends": f"libnvidia-compute{branch} {same}"},
-            unit("nvidia-persistenced", "NVIDIA Persistence Daemon"),
-        )  # fmt: skip
-    else:
-        yield Package("nvidia-persistenced", full, {}, unit("nvidia-persistenced", "NVIDIA Persistence Daemon"))
-        yield Package("nvidia-modprobe", full)
-    yield Package(
-        f"nvidia-driver{branch}-open", full, {"Depends": f"libnvidia-compute{branch} {same}, {open_dkms} {same}"}
-    )
-    yield Package(f"nvidia-open{branch}", full, {"Depends": f"nvidia-driver{branch}-open {same}"})
-    if proprietary:
-        yield Package(f"nvidia-driver{branch}", full, {"Depends": f"libnvidia-compute{branch} {same}, {kernels}"})
-        yield Package(f"cuda-drivers{branch}", full, {"Depends": f"nvidia-driver{branch} {same}"})
-    yield pinning(upstream, full)
-    fabric = FABRIC_MANAGER_OTHER.get(upstream, upstream)
-    yield Package(
-        "nvidia-fabricmanager", f"{fabric}-1ubuntu1", {}, unit("nvidia-fabricmanager", "NVIDIA fabric manager")
-    )
-
-
-def catalogue(distribution: str, built: Path, triplet: str) -> list[Package]:
-    """Return every package of the repository for a distribution."""
-    of_version = debian if distribution.startswith("debian") else ubuntu
-    packages = [package for upstream in VERSIONS for package in of_version(upstream, built, triplet)]
-    packages += [
-        pinning(branch, f"{branch}-1" if of_version is debian else f"{branch}-2ubuntu1")
-        for branch in sorted({version.split(".", maxsplit=1)[0] for version in VERSIONS})
-    ]
+def catalogue(built: Path, triplet: str) -> list[Package]:
+    """Return every package of a repository."""
+    packages = [package for upstream in VERSIONS for package in driver(upstream, built, triplet)]
+    packages += [pinning(str(branch), f"{branch}-1") for branch in sorted(set(map(major, VERSIONS)))]
     # Neighbours in the same repository, which are none of the driver's.
     return [*packages, Package("cuda-toolkit-13-0", "13.0.2-1"), Package("nvidia-container-toolkit", "1.18.1-1")]
 
@@ -357,7 +310,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("distributions", nargs="*", metavar="distribution", help=f"of {', '.join(KEYS)}")
     arguments = parser.parse_args()
-    distributions = arguments.distributions or ["debian12", "debian13"]
+    distributions = arguments.distributions or list(KEYS)
     if unknown := set(distributions) - set(KEYS):
         parser.error(f"unknown distribution {', '.join(sorted(unknown))}: known are {', '.join(KEYS)}.")
     architecture = subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
@@ -377,7 +330,7 @@ def main() -> None:
             command = ["gcc", "-shared", "-fPIC", f'-DVERSION="{upstream}"', "-Wl,-soname,libnvidia-ml.so.1"]
             subprocess.run([*command, "-o", built / upstream, FILES / "nvml.c"], check=True)
         repositories = [
-            (repos / name / machine, catalogue(name, built, triplet), "NVIDIA", "NVIDIA CUDA", KEYS[name])
+            (repos / name / machine, catalogue(built, triplet), "NVIDIA", "NVIDIA CUDA", KEYS[name])
             for name in distributions
         ]
         repositories.append((repos / "ppa", foreign(), "LP-PPA-graphics-drivers", "Proprietary GPU Drivers", "key.pub"))

@@ -17,6 +17,7 @@ What else is special:
 580.95.05   the installation of nvidia-driver-cuda takes ``SLOW`` seconds, enough to interrupt it
 590.48.01   the kernel module does not compile
 615.71.09   no proprietary kernel module
+dkms        3.2.2, and 3.0.13, which is too old for the driver
 other key   ``FOLDER/repos/other.pub`` is a key that signs nothing
 ==========  ===========================================================================================================
 """
@@ -36,6 +37,7 @@ from pathlib import Path
 FILES = Path(__file__).parents[1] / "nvidia_repository/files"
 VERSIONS = ("580.95.05", "580.159.04", "590.48.01", "595.71.05", "615.71.09")
 BROKEN, SLOW_VERSION, SLOW = "590.48.01", "580.95.05", 12
+OLD_DKMS = "3.0.13"
 KERNELS = {"8": ("4.18.0", "553.16.1.el8_10"), "9": ("5.14.0", "570.12.1.el9_6"), "10": ("6.12.0", "55.9.1.el10_0")}
 OLDER_KERNELS = {
     "8": ("4.18.0", "553.5.1.el8_10"),
@@ -121,7 +123,7 @@ def kernel_module(name: str, module: str, version: str, opponent: str) -> Packag
     return Package(
         name,
         [
-            "Requires: dkms",
+            "Requires: dkms >= 3.1.8",
             f"Requires: nvidia-kmod-common = 3:{version}",
             f"Provides: nvidia-kmod = 3:{version}",
             f"Conflicts: {opponent}",
@@ -268,6 +270,7 @@ def make(folder: Path, release: str, home: str) -> None:
         build(repository, version, dist, driver(version), epoch="3")
     for kernel in (OLDER_KERNELS[release], KERNELS[release]):
         build(base, *kernel, headers(kernel))
+    build(base, OLD_DKMS, dist, [Package("dkms")])
     build(
         base,
         "3.2.2",

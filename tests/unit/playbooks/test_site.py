@@ -6,38 +6,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table
-
-# Where the collection that is tested was found: <this>/cudahub/gpu/plugins/plugin_utils/_table.py
-COLLECTIONS = Path(_table.__file__).parents[4]
+from ansible_collections.cudahub.gpu.tests.unit.playbook_run import run_playbook
 
 NOBODY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
 
 
-def site(tmp_path: Path, inventory: dict[str, object], *arguments: str) -> subprocess.CompletedProcess[str]:
+def site(tmp_path: Path, inventory: dict[str, object], *arguments: str) -> CompletedProcess[str]:
     """Run site.yml on hosts that nobody can reach."""
-    (tmp_path / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
-    return subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "cudahub.gpu.site", *arguments],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS.parent),
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
-            "ANSIBLE_FORCE_COLOR": "false",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_playbook(tmp_path, inventory, "cudahub.gpu.site", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +31,9 @@ def site(tmp_path: Path, inventory: dict[str, object], *arguments: str) -> subpr
 def test_no_host_in_any_group_is_said_and_no_host_is_touched(tmp_path: Path, groups: dict[str, object]) -> None:
     done = site(tmp_path, groups)
     assert done.returncode == 2, done.stdout
-    assert "Put your hosts with GPUs into the group gpu_nodes" in done.stdout + done.stderr
+    assert "Put your hosts with GPUs into the group gpu_nodes" in done.stdout
     assert "unreachable=0" in done.stdout
-    assert "WARNING" not in done.stdout + done.stderr
+    assert "WARNING" not in done.stdout
 
 
 @pytest.mark.parametrize("limit", [[], ["--limit", "b"]])
@@ -63,11 +44,11 @@ def test_only_hosts_of_the_group_are_worked_on(tmp_path: Path, limit: list[str])
     recap = done.stdout.partition("PLAY RECAP")[2]
     assert "unreachable=1" in next(line for line in recap.splitlines() if line.startswith("b "))
     assert not [line for line in recap.splitlines() if line.startswith("a ") and "unreachable=0" not in line]
-    assert "WARNING" not in done.stdout + done.stderr
+    assert "WARNING" not in done.stdout
 
 
 @pytest.mark.parametrize("tag", ["facts", "driver", "verify"])
 def test_tags(tmp_path: Path, tag: str) -> None:
     done = site(tmp_path, {"gpu_nodes": {"hosts": {"b": NOBODY}}}, "--list-tags")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout
     assert tag in done.stdout.partition("TASK TAGS: [")[2]

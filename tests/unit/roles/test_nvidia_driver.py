@@ -7,10 +7,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,11 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table
+from ansible_collections.cudahub.gpu.tests.unit.playbook_run import COLLECTION, LOCAL, run_playbook
 
-# Where the collection that is tested was found: <this>/ansible_collections/cudahub/gpu/plugins/plugin_utils/_table.py
-COLLECTIONS = Path(_table.__file__).parents[5]
-ROLE = COLLECTIONS / "ansible_collections/cudahub/gpu/roles/nvidia_driver"
+ROLE = COLLECTION / "roles/nvidia_driver"
 NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos"
 
 SYSTEMS = {
@@ -63,30 +58,11 @@ def facts(distribution: str = "Debian", version: str = "12", machine: str = "x86
 
 def play(folder: Path, tasks: list[dict[str, Any]], hosts: Mapping[str, Mapping[str, Any]], *arguments: str) -> str:
     """Run tasks on hosts of the local connection, each with variables and the facts in its variable ``system``."""
-    inventory = {
-        name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "system": facts(), **values}
-        for name, values in hosts.items()
-    }
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": inventory}}), encoding="utf-8")
+    inventory = {"all": {"hosts": {name: {**LOCAL, "system": facts(), **values} for name, values in hosts.items()}}}
     known = {name: f"{{{{ system.{name} }}}}" for name in facts()}
     first = {"ansible.builtin.set_fact": {**known, "gpu": "{{ gpu_of_host | default({}) }}", "cacheable": True}}
     playbook = [{"hosts": "all", "gather_facts": False, "tasks": [first, *tasks]}]
-    (folder / "play.yml").write_text(yaml.safe_dump(playbook), encoding="utf-8")
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.yml", *arguments],
-        cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_INJECT_FACT_VARS": "false",
-            "ANSIBLE_FORCE_COLOR": "false",
-            "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    done = run_playbook(folder, inventory, playbook, *arguments, ANSIBLE_INJECT_FACT_VARS="false")
     assert "unreachable=1" not in done.stdout, done.stdout
     return done.stdout
 

@@ -10,11 +10,8 @@ Every case is a host. All of them are in three runs, as a run costs seconds.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +20,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table
+from ansible_collections.cudahub.gpu.tests.unit.playbook_run import COLLECTION, LOCAL, run_playbook
 
-COLLECTION = Path(_table.__file__).parents[2]
 MODULES = ("gpu_facts", "driver_plan", "driver_packages", "driver_load")
 
 # Each module notes its call, and returns the next of its answers, the last one again and again.
@@ -266,7 +262,25 @@ CHECK = {
             "driver_load": [{**loaded("580.159.04 is in use"), "reboot": True, "warn": []}],
         },
         connection="near",
-        variables={"nvidia_driver_reboot": True},
+        variables={
+            "nvidia_driver_reboot": True,
+            "nvidia_driver_before_reboot": "{{ folder }}/before.yml",
+            "nvidia_driver_after_reboot": "{{ folder }}/after.yml",
+        },
+        files={
+            "before.yml": '[{"name": "Work goes", "ansible.builtin.debug": {}}]',
+            "after.yml": '[{"name": "Work comes", "ansible.builtin.debug": {}}]',
+        },
+    ),
+    "busy": Case(
+        {
+            "gpu_facts": [gpu("not_loaded")],
+            "driver_plan": [plan(satisfied=True)],
+            "driver_load": [{**loaded("580.159.04 is in use"), "reboot": True, "warn": []}],
+        },
+        connection="near",
+        variables={"nvidia_driver_reboot": True, "nvidia_driver_before_reboot": "{{ folder }}/before.yml"},
+        files={"before.yml": '[{"name": "Work goes", "ansible.builtin.fail": {"msg": "Job 12 still runs"}}]'},
     ),
 }
 
@@ -322,8 +336,8 @@ def host_of(name: str, case: Case, folder: Path) -> dict[str, Any]:
     if not (folder / "link").is_symlink():
         (folder / "link").symlink_to("daemon-that-is-gone")
     return {
+        **LOCAL,
         "ansible_connection": case.connection,
-        "ansible_python_interpreter": sys.executable,
         "ansible_async_dir": str(folder / "async"),
         "nvidia_driver_hold": False,
         "entry": case.entry,
@@ -337,7 +351,6 @@ def host_of(name: str, case: Case, folder: Path) -> dict[str, Any]:
 def play(folder: Path, cases: Mapping[str, Case], *arguments: str) -> Flow:
     """Use the role on all hosts at once."""
     hosts = {name: host_of(name, case, folder / name) for name, case in cases.items()}
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
     known = {name: f"{{{{ system.{name} }}}}" for name in SYSTEM}
     tasks = [
         {"ansible.builtin.set_fact": {**known, "cacheable": True}},
@@ -373,7 +386,6 @@ def play(folder: Path, cases: Mapping[str, Case], *arguments: str) -> Flow:
         },
         {"hosts": "localhost", "gather_facts": False, "tasks": [last]},
     ]
-    (folder / "play.yml").write_text(yaml.safe_dump(playbook), encoding="utf-8")
     # Nothing of this machine is touched.
     own = {
         "_nvidia_driver_nouveau": "{{ folder }}/nouveau.conf",
@@ -385,27 +397,17 @@ def play(folder: Path, cases: Mapping[str, Case], *arguments: str) -> Flow:
         "_nvidia_driver_own_files": [],
         "_nvidia_driver_links": ["{{ folder }}/link"],
     }
-    ran = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.yml"),
-            *("--extra-vars", json.dumps(own), *arguments),
-        ],
-        cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"),
-            "ANSIBLE_CONNECTION_PLUGINS": str(folder / "connection"),
-            "ANSIBLE_CALLBACKS_ENABLED": "cudahub.gpu.gpu_table",
-            "ANSIBLE_INJECT_FACT_VARS": "false",
-            "ANSIBLE_FORCE_COLOR": "false",
-            "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
-            "ANSIBLE_PIPELINING": "true",
-            "COLUMNS": "200",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+    ran = run_playbook(
+        folder,
+        {"all": {"hosts": hosts}},
+        playbook,
+        *("--extra-vars", json.dumps(own), *arguments),
+        ANSIBLE_COLLECTIONS_PATH=str(folder / "collections"),
+        ANSIBLE_CONNECTION_PLUGINS=str(folder / "connection"),
+        ANSIBLE_CALLBACKS_ENABLED="cudahub.gpu.gpu_table",
+        ANSIBLE_INJECT_FACT_VARS="false",
+        ANSIBLE_PIPELINING="true",
+        COLUMNS="200",
     )
     assert ran.returncode == 0, ran.stdout
     ends_of = json.loads((folder / "ends").read_text(encoding="utf-8"))
@@ -496,6 +498,20 @@ def test_reboot_that_is_allowed_is_done(check: Flow) -> None:
     rebooted = done.output.partition("Reboot into the driver that is installed]")[2]
     assert "changed: [rebooted]" in rebooted.partition("TASK [")[0]
     assert [params["reboot"] for name, params in done.calls if name == "driver_load"] == [True, True]
+
+
+def test_work_is_taken_from_a_host_before_its_reboot_and_given_back_when_its_driver_is_loaded(check: Flow) -> None:
+    output = check["rebooted"].output
+    tasks = ("Work goes]", "Reboot into the driver that is installed]", "Refuse a driver that no reboot", "Work comes]")
+    found = [output.find(task) for task in tasks]
+    assert -1 not in found
+    assert found == sorted(found)
+
+
+def test_host_whose_work_stays_is_not_rebooted(check: Flow) -> None:
+    done = check["busy"]
+    assert done.failure == "Job 12 still runs"
+    assert "changed: [busy]" not in done.output.partition("Reboot into the driver that is installed]")[2]
 
 
 def test_verify_fails_where_a_reboot_is_needed(once: Flow) -> None:

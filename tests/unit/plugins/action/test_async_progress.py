@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,8 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.cudahub.gpu.plugins.action import async_progress
-from ansible_collections.cudahub.gpu.plugins.plugin_utils import _progress
+from ansible_collections.cudahub.gpu.tests.unit.playbook_run import LOCAL, run_playbook
 
-COLLECTIONS = Path(_progress.__file__).parents[5]
 Play = Callable[..., subprocess.CompletedProcess[str]]
 
 MODULE = """\
@@ -73,30 +70,8 @@ def play(tmp_path: Path) -> Play:
             {"name": "Show", "ansible.builtin.copy": {"content": "{{ ended | to_json }}", "dest": f"{tmp_path}/ended"}},
         ]
         playbook = [{"name": "Test", "hosts": "four", "gather_facts": False, "tasks": tasks}]
-        (tmp_path / "play.json").write_text(json.dumps(playbook), encoding="utf-8")
-        host = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-            "ansible_async_dir": str(tmp_path / "async"),
-        }
-        (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"four": host}}}), encoding="utf-8")
-        return subprocess.run(
-            [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.json", *arguments],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-                "ANSIBLE_LIBRARY": str(library),
-                "ANSIBLE_STDOUT_CALLBACK": "default",
-                "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
-                "ANSIBLE_FORCE_COLOR": "false",
-                "COLUMNS": "200",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        inventory = {"all": {"hosts": {"four": {**LOCAL, "ansible_async_dir": str(tmp_path / "async")}}}}
+        return run_playbook(tmp_path, inventory, playbook, *arguments, ANSIBLE_LIBRARY=str(library), COLUMNS="200")
 
     return run
 
@@ -160,3 +135,18 @@ def test_host_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(AnsibleConnectionFailure, match="no such host"):
         action._wait(options, {})
     assert answers == []
+
+
+def test_the_log_is_a_file_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    action = async_progress.ActionModule.__new__(async_progress.ActionModule)
+    commands: list[str] = []
+
+    def execute(command: str, **_options: Any) -> dict[str, Any]:
+        commands.append(command)
+        return {"rc": 0, "stdout": "a line"}
+
+    monkeypatch.setattr(action, "_remote_expand_user", lambda path: path.replace("~", "/home/of the host"))
+    monkeypatch.setattr(action, "_low_level_execute_command", execute)
+    assert action._log("~/log") == "a line"
+    assert commands == [f"tail -c {async_progress.LOG_TAIL_BYTES} '/home/of the host/log'"]
+    assert async_progress.ARGUMENTS["log"]["type"] == "str", "a path is expanded on the controller"

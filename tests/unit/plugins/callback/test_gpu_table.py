@@ -6,21 +6,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table
+from ansible_collections.cudahub.gpu.tests.unit.playbook_run import LOCAL, run_playbook
 
-# Where the collection that is tested was found: <this>/ansible_collections/cudahub/gpu/plugins/plugin_utils/_table.py
-COLLECTIONS = Path(_table.__file__).parents[5]
 Play = Callable[..., str]
 
 MODULE = """\
@@ -54,32 +48,13 @@ def play(tmp_path: Path) -> Play:
     library = tmp_path / "library"
     library.mkdir()
     (library / "stand_in.py").write_text(MODULE, encoding="utf-8")
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    hosts = {"a": local, "b": local, "c": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
+    nobody = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    inventory = {"all": {"hosts": {"a": LOCAL, "b": LOCAL, "c": nobody}}}
 
     def run(tasks: list[dict[str, Any]], *arguments: str, **environment: str) -> str:
         playbook = [{"name": "Test", "hosts": "all", "gather_facts": False, "tasks": tasks}]
-        (tmp_path / "play.json").write_text(json.dumps(playbook), encoding="utf-8")
-        done = subprocess.run(
-            [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.json", *arguments],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-                "ANSIBLE_LIBRARY": str(library),
-                "ANSIBLE_CALLBACKS_ENABLED": "cudahub.gpu.gpu_table",
-                "ANSIBLE_STDOUT_CALLBACK": "default",
-                "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
-                "ANSIBLE_FORCE_COLOR": "false",
-                "COLUMNS": "100",
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        settings = {"ANSIBLE_LIBRARY": str(library), "ANSIBLE_CALLBACKS_ENABLED": "cudahub.gpu.gpu_table"}
+        done = run_playbook(tmp_path, inventory, playbook, *arguments, COLUMNS="100", **settings, **environment)
         assert "Callback dispatch" not in done.stdout, done.stdout
         assert "GPUS ***" in done.stdout or "PLAY RECAP" in done.stdout, done.stdout
         return done.stdout.partition("GPUS ***")[2].partition("\n")[2]

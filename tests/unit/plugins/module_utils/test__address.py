@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _address
-from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import RepositoryError
-from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError, RepositoryError
 
 LINE = "E: Failed to fetch https://me:se@cret@mirror.example/d/InRelease, and mirror+http://t0ken@other.example:80/"
 MASKED = "E: Failed to fetch https://***@mirror.example/d/InRelease, and mirror+http://***@other.example:80/"

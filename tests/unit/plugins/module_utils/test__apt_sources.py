@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _apt_sources as sources
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import RefusedError
-from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError, Result
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import PackageError, RepositoryError, Result
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
 
 FINGERPRINT = "9BD282CF3927F3FEEED6EDF289E186145A3708F1"
@@ -280,7 +280,7 @@ def test_the_key_is_checked(url: str, content: bytes, checksum: str | None, kind
     if kind is None:
         assert sources.checked_key(key, content) == content
         return
-    with pytest.raises(sources.RepositoryError, match=url) as caught:
+    with pytest.raises(RepositoryError, match=url) as caught:
         sources.checked_key(key, content)
     assert caught.value.kind == kind
 
@@ -398,7 +398,7 @@ def test_a_private_apt_has_all_of_its_own(host: Path) -> None:
 def test_a_repository_that_fails_is_raised(host: Path, kind: str) -> None:
     result = Result(0 if kind == "network" else 100, UPDATES[kind], "")
     with (
-        pytest.raises(sources.RepositoryError) as caught,
+        pytest.raises(RepositoryError) as caught,
         sources.private_apt(lambda _command, _environment: result, nvidia(), [f"{REPOSITORY}/"], lambda _url: ARMOR, 7),
     ):
         raise AssertionError("it was not raised")
@@ -416,13 +416,21 @@ def test_another_repository_that_fails_is_told(host: Path) -> None:
 
 
 def test_sources_that_apt_does_not_understand(host: Path) -> None:
-    errors = "E: Malformed entry 1 in list file /etc/apt/x.list (Suite)\nE: The list of sources could not be read.\n"
+    def run(command: t.Sequence[str], _environment: t.Mapping[str, str]) -> Result:
+        parts = Path(command[command.index("-c") + 1]).parent / "sources.list.d"
+        errors = (
+            f"E: Malformed entry 1 in list file {parts}/x.list (Suite)\nE: The list of sources could not be read.\n"
+        )
+        return Result(100, "", errors)
+
     with (
         pytest.raises(PackageError, match="apt can't read its sources: Malformed entry 1 in list file") as caught,
-        sources.private_apt(lambda _command, _environment: Result(100, "", errors), None, [], lambda _url: b"", 7),
+        sources.private_apt(run, None, [], lambda _url: b"", 7),
     ):
         raise AssertionError("it was not raised")
     assert caught.value.kind == "package_manager"
+    assert f"{sources.SOURCES_PARTS}/x.list (Suite); correct it, or move it away" in caught.value.message
+    assert str(host / "tmp") not in caught.value.details
     assert list((host / "tmp").iterdir()) == []
 
 

@@ -22,7 +22,6 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._apt_transaction impor
     HostLocks,
 )
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Package, PackageError, Result
-from ansible_collections.cudahub.gpu.plugins.module_utils._transaction_log import TransactionLog
 
 LOCK = "/var/lib/dpkg/lock-frontend"
 
@@ -325,27 +324,3 @@ def test_the_room_on_a_real_disk(tmp_path: Path) -> None:
     mount, free = HostDisks().free(str(tmp_path / "not" / "there"))
     assert Path(mount).is_mount()
     assert free > 0
-
-
-def test_the_log_has_the_command_its_output_and_its_end(tmp_path: Path) -> None:
-    log = TransactionLog(str(tmp_path / "new" / "log"))
-    log.say("before")
-    result = log.run(["sh", "-c", "echo out; echo $X >&2; printf unfinished; exit 3"], {"X": "err"})
-    assert result == Result(3, "out\nerr\nunfinished", "")
-    lines = log.path.read_text(encoding="utf-8").splitlines()
-    assert [line.split("Z ", 1)[-1] for line in lines] == [
-        "before",
-        "sh -c echo out; echo $X >&2; printf unfinished; exit 3",
-        "out",
-        "err",
-        "unfinished",
-        "sh ended with exit status 3",
-    ]
-    assert log.run(["/no/such/program"], {}).rc == 127
-
-
-def test_a_command_outlives_who_started_it(tmp_path: Path) -> None:
-    log = TransactionLog(str(tmp_path / "log"))
-    result = log.run(["sh", "-c", "ps -o sid= -p $$ || cut -d' ' -f6 /proc/$$/stat; echo $$"], {})
-    session, process = result.stdout.split()
-    assert session == process, "a session of its own"

@@ -326,8 +326,8 @@ def test_a_transaction_is_tried_without_changing_anything() -> None:
         remove=(Package("kmod-nvidia-open-dkms", "3:580.95.05-1.el9"),),
         download_bytes=4711,
         disk_bytes=160,
+        module_stream="nvidia-driver:595-dkms",
     )
-    assert source.module_stream == "nvidia-driver:595-dkms"
     assert "--assumeno" in host.commands[0]
     request = host.requests[0]
     assert request["install"] == [["nvidia-driver-cuda", "3:595.71.05-1.el9"]]

@@ -144,12 +144,6 @@ def test_nvidia_pinned_branch(system: System, branch: str, architecture: str) ->
         (Wish("nvidia", version="999.1"), ("Hopper",), "branch_unavailable", "does not offer branch 999"),
         (Wish("nvidia", version="580"), ("Hopper",), "version_unavailable", "write it whole, for example 580.159.04"),
         (
-            Wish("nvidia", branch="580", version="595.71.05"),
-            ("Hopper",),
-            "version_unavailable",
-            "nvidia_driver_version 595.71.05 is not of nvidia_driver_branch 580: leave one of them out",
-        ),
-        (
             Wish("nvidia", kernel_module=OPEN),
             ("Volta",),
             "module_not_for_gpu",

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.cudahub.gpu.plugins.module_utils import _apt_sources, _driver_host
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import RefusedError
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_record import Record
-from ansible_collections.cudahub.gpu.plugins.module_utils._packages import Result
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import RepositoryError, Result
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
 from ansible_collections.cudahub.gpu.tests.unit.plugins.driver_repositories import put
 
@@ -81,7 +81,7 @@ def test_a_repository_for_dnf_and_its_key(root: Path) -> None:
     repository = host.repository()
     assert repository is not None
     assert (repository["baseurl"], repository["key_url"]) == (URL, KEY.url)
-    with pytest.raises(_apt_sources.RepositoryError, match="no OpenPGP key"), host.catalogue():
+    with pytest.raises(RepositoryError, match="no OpenPGP key"), host.catalogue():
         pass
     put(root, "/etc/yum.repos.d/cuda.repo", f"[cuda]\nbaseurl={URL}\n")
     assert dnf_host(KEY).repository() is None

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _driver_plan
-from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import RepositoryError
 from ansible_collections.cudahub.gpu.plugins.module_utils._dkms import Build
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import Notice, RefusedError, System, Wish
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_record import Pending, Record
@@ -24,6 +23,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._packages import (
     Installed,
     Package,
     PackageError,
+    RepositoryError,
     Transaction,
 )
 from ansible_collections.cudahub.gpu.plugins.module_utils._pci import HostFiles
@@ -59,7 +59,7 @@ class FakeReader:
     def simulate(self, install: t.Sequence[Package], remove: t.Sequence[str], pin: str | None) -> Transaction:
         self.host.asked.append(pin)
         if any(package.name in self.host.broken for package in install):
-            raise PackageError("unresolvable", "it depends on what is not there")
+            raise PackageError("unresolvable", self.host.why_broken)
         new, change = list(self.host.extra.install), list(self.host.extra.change)
         for package in install:
             old = self.host.packages.get(package.name)
@@ -68,7 +68,8 @@ class FakeReader:
             elif old.version != package.version:
                 change.append(Change(package.name, old.version, package.version))
         gone = [Package(name, self.host.packages[name].version) for name in remove]
-        return Transaction(tuple(new), tuple(change), (*gone, *self.host.extra.remove), 10, 20)
+        removed = (*gone, *self.host.extra.remove)
+        return Transaction(tuple(new), tuple(change), removed, 10, 20, self.host.extra.module_stream)
 
 
 def or_raise(value: t.Any) -> t.Any:
@@ -104,6 +105,7 @@ class FakeHost:
         self.needed: dict[str, t.Any] | Exception | None = {"path": "/etc/apt/sources.list.d/x.sources"}
         self.free = 100 * GIB
         self.broken: set[str] = set()
+        self.why_broken = "it depends on what is not there"
         self.extra = Transaction()
         self.unread: list[PackageError] = []
         self.failure: PackageError | None = None
@@ -371,13 +373,11 @@ def test_what_an_interrupted_transaction_brought_is_not_foreign(host: FakeHost) 
 
 
 @pytest.mark.parametrize("stream", [None, "nvidia-driver:620-open"])
-def test_the_module_stream_is_what_the_package_manager_says(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch, stream: str | None
-) -> None:
+def test_the_module_stream_is_what_the_package_manager_says(host: FakeHost, stream: str | None) -> None:
     system = by("rhel", "9")
     host.of, host.packages = system, install(Package(f"kernel-devel-{system.kernel}", "1"))
     host.offered = available(system, "nvidia")
-    monkeypatch.setattr(FakeReader, "module_stream", stream, raising=False)
+    host.extra = Transaction(module_stream=stream)
     outcome = plan(host)
     assert (outcome.refusals, outcome.plan.version, outcome.plan.module_stream) == ([], "620.36.02", stream)
 
@@ -608,6 +608,18 @@ def test_enterprise_linux_without_dkms(host: FakeHost, has_dkms: bool) -> None:
     if not has_dkms:
         del host.offered["dkms"]
     assert ("dkms_missing" in codes(plan(host, branch="580"))) is not has_dkms
+
+
+def test_enterprise_linux_with_a_dkms_that_is_too_old(host: FakeHost) -> None:
+    host.of = by("rhel", "9")
+    headers = {f"kernel-devel-{host.of.kernel}": ("5.14.0",)}
+    host.offered = {**available(host.of, "nvidia"), **headers, "dkms": ("3.0.13-1.el9",)}
+    host.broken = {"nvidia-driver-cuda"}
+    host.why_broken = "nothing provides dkms >= 3.1.8 needed by kmod-nvidia-open-dkms-3:580.159.04-1.el9.noarch"
+    refusal = plan(host, branch="580").refusals[-1]
+    assert refusal.code == "dkms_too_old"
+    assert "dkms 3.1.8 or newer" in refusal.message
+    assert "offer only 3.0.13-1.el9" in refusal.message
 
 
 def test_the_outcome_is_plain_data(host: FakeHost) -> None:

@@ -7,10 +7,8 @@
 from __future__ import annotations
 
 import errno
-import json
 import typing as t
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -150,6 +148,9 @@ class System:
     def purge(self, names: t.Sequence[str]) -> None:
         if names:
             self._call("purge", names)
+        for name, by in self.needed_by_others(names).items():
+            if by in self.packages and self.packages[by].present:
+                raise PackageError("package_manager", f"{by} depends on {name}")
         for name in names:
             del self.packages[name]
             self.auto.discard(name)
@@ -865,6 +866,7 @@ def test_what_had_only_configuration_files_has_only_those_again() -> None:
     system, records = fresh()
     for name in ("libcuda1", MODULE):
         system.put(name, "535.1-1", "config-files")
+    system.needs = {"libnvidia-ml1": "libcuda1"}
     system.does_not_compile = {"590.48.01"}
     outcome = have(system, records, "590.48.01")
     assert outcome.trouble is not None
@@ -930,68 +932,6 @@ def test_absent_after_a_killed_run() -> None:
     system.auto.add("dkms")
     driver.absent(host(system, records), check=False)
     assert (system.all, records.record) == (before, None)
-
-
-# --- plan and record
-
-PLAN = {
-    "source": "distro",
-    "branch": "535",
-    "version": "535.309.01",
-    "kernel_module": "proprietary",
-    "kernels": [KERNEL],
-    "packages": [{"name": "a", "version": "1"}],
-    "transaction": {
-        "install": [{"name": "a", "version": "1"}],
-        "change": [{"name": "b", "from": "1", "to": "2"}],
-        "remove": [{"name": "c", "version": "3"}],
-    },
-}
-
-
-def test_a_plan_is_read() -> None:
-    read = _driver_record.Plan.of({**PLAN, "ways_out": ["x"], "unhold": ["d"], "repair": True, "more": 1})
-    assert read.packages == (Package("a", "1"),)
-    assert read.transaction.change == (Change("b", "1", "2"),)
-    assert (read.ways_out, read.unhold, read.repair) == (("x",), ("d",), True)
-    assert _driver_record.Plan.of(PLAN).ways_out == ()
-
-
-@pytest.mark.parametrize("key", sorted(PLAN))
-def test_what_is_no_plan(key: str) -> None:
-    with pytest.raises(_driver_record.PlanError, match=f"plan is not what cudahub.gpu.driver_plan returns: '{key}'"):
-        _driver_record.Plan.of({name: value for name, value in PLAN.items() if name != key})
-
-
-def test_a_record_in_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "lib" / "record.json"
-    records = _driver_record.RecordFile(str(file))
-    assert records.read() is None
-    record = _driver_record.Record(
-        source="nvidia",
-        installed=("a",),
-        before={"b": _driver_record.Was("0", "installed", False, True)},
-        pending=_driver_record.Pending(frozenset({"a", "b"}), {"b": _driver_record.Was("1", "installed", True, False)}),
-    )
-    records.write(record)
-    assert records.read() == record
-    assert json.loads(file.read_text(encoding="utf-8"))["version"] == 1
-    assert file.stat().st_mode & 0o777 == 0o644
-    assert [path.name for path in file.parent.iterdir()] == ["record.json"]
-    records.reserve()
-    assert file.with_name("record.json.reserve").stat().st_size == _driver_record.RESERVE
-    records.release()
-    records.release()
-    records.remove()
-    assert list(file.parent.iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pending": {}}'])
-def test_what_is_no_record(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "record.json"
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(_driver_record.PlanError, match=r"The record .*record.json can't be read: it is not a record"):
-        _driver_record.RecordFile(str(file)).read()
 
 
 @pytest.mark.parametrize(

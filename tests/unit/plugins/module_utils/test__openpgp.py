@@ -10,9 +10,10 @@ import base64
 
 import pytest
 
-from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key, RepositoryError
+from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key
 from ansible_collections.cudahub.gpu.plugins.module_utils._dnf import check_key
 from ansible_collections.cudahub.gpu.plugins.module_utils._openpgp import fingerprints
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import RepositoryError
 
 ONE, ONE_PRINT = (
     """\

@@ -246,6 +246,49 @@ def test_dkms_of_epel(
         assert only(found, "dkms_missing").endswith("enable EPEL")
 
 
+OLD_DKMS = Package("dkms", "3.0.13-1.el9")
+NEEDS_318 = "nothing provides dkms >= 3.1.8 needed by kmod-nvidia-open-dkms-3:575.57.08-1.el9.noarch from cuda-rhel9"
+
+
+@pytest.mark.parametrize(
+    ("installed", "available", "words"),
+    [
+        ({}, {"dkms": ("3.0.13-1.el9",)}, ["dkms 3.1.8 or newer", "offer only 3.0.13-1.el9", "EPEL"]),
+        (install(OLD_DKMS), {}, ["dkms 3.1.8 or newer", "3.0.13-1.el9 is installed", "offer none", "EPEL"]),
+        (install(OLD_DKMS), {"dkms": ("3.1.0-1.el9", "3.0.13-1.el9")}, ["is installed", "offer only 3.1.0-1.el9"]),
+        (install(OLD_DKMS, held=True), {"dkms": ("3.0.13-1.el9",)}, ["is held", "dnf versionlock delete dkms"]),
+    ],
+)
+def test_dkms_that_is_too_old(
+    installed: dict[str, Installed], available: dict[str, tuple[str, ...]], words: list[str]
+) -> None:
+    found = _preflight.dkms_too_old(repositories.by("rhel", "9"), installed, available, [NEEDS_318, NEEDS_318])
+    message = only(found, "dkms_too_old")
+    assert [word for word in words if word not in message] == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "version"),
+    [
+        ("nothing provides dkms >= 3.1.8 needed by x", "3.1.8"),
+        ("package kmod-x requires dkms >= 3.1.8, but none of the providers can be installed", "3.1.8"),
+        ("nvidia-kernel-open-dkms depends on dkms (>= 3.0.3) but 2.8.7-2 is to be installed", "3.0.3"),
+        ("nothing provides kmod-nvidia-open-dkms >= 3:575 needed by x", None),
+        ("nothing provides dkms needed by x", None),
+    ],
+)
+def test_which_dkms_is_needed(reason: str, version: str | None) -> None:
+    found = _preflight.dkms_too_old(repositories.by("rhel", "9"), {}, {}, [reason])
+    assert bool(found) is (version is not None)
+    if version:
+        assert f"dkms {version} or newer" in found[0].message
+
+
+@pytest.mark.parametrize("reasons", [[], [NEEDS_318, "libcuda1 is held"]])
+def test_dkms_is_not_all_that_is_missing(reasons: list[str]) -> None:
+    assert _preflight.dkms_too_old(repositories.by("rhel", "9"), {}, {}, reasons) == []
+
+
 CACHE = "/var/cache/apt/archives"
 TRANSACTION = Transaction(install=(Package("a", "1"),), download_bytes=400 * MIB, disk_bytes=900 * MIB)
 

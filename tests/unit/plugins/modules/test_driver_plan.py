@@ -18,8 +18,9 @@ import yaml
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _dnf, _driver_plan
-from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key, RepositoryError, nvidia_repository
+from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key, nvidia_repository
 from ansible_collections.cudahub.gpu.plugins.module_utils._driver_packages import Notice
+from ansible_collections.cudahub.gpu.plugins.module_utils._packages import RepositoryError
 from ansible_collections.cudahub.gpu.plugins.modules import driver_plan
 
 REPOSITORY = {

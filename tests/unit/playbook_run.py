@@ -1,0 +1,53 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Real runs of ansible-playbook, for tests of what Ansible makes of plugins, roles and playbooks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table
+
+# The collection that is tested, and the directory where Ansible finds it.
+COLLECTION = Path(_table.__file__).parents[2]
+COLLECTIONS = COLLECTION.parents[2]
+# Variables of a host that is this machine.
+LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+
+
+def run_playbook(
+    folder: Path,
+    inventory: Mapping[str, Any],
+    playbook: str | Sequence[Mapping[str, Any]],
+    *arguments: str,
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run a playbook, given by its name or as plays, with a folder for all files; stdout has the errors, too."""
+    (folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
+    if not isinstance(playbook, str):
+        (folder / "play.json").write_text(json.dumps(playbook), encoding="utf-8")
+        playbook = "play.json"
+    return subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", playbook, *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_FORCE_COLOR": "false",
+            "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
+            "ANSIBLE_STDOUT_CALLBACK": "default",
+            **environment,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
