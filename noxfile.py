@@ -24,12 +24,7 @@ CACHE = ROOT / ".cache"
 COLLECTIONS = CACHE / "collections"
 COLLECTION = COLLECTIONS / "ansible_collections/cudahub/gpu"
 BIN = Path(sys.executable).parent
-# Sessions start in their order. The scenarios that take longest come first, so that no core waits for them in the end.
-LONGEST = ["nvidia_driver_distro", "nvidia_driver_nvidia", "nvidia_driver_dnf"]
-SCENARIOS = sorted(
-    (path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")),
-    key=lambda name: (LONGEST.index(name) if name in LONGEST else len(LONGEST), name),
-)
+SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
 
 # The Pythons of an older ansible-core's controller, the preferred one first.
 OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"]}

@@ -222,8 +222,12 @@ def slurm_type(name: str) -> str:
 
 
 def slurm_mig_type(name: str, gpu_slices: int, memory_mib: int) -> str:
-    """SLURM's GRES type of a MIG instance: it counts the slices and rounds the memory itself, so 7g.40gb is 7g.39gb."""
-    return f"{slurm_type(name)}_{gpu_slices}g.{(memory_mib + 512) // 1024}gb"
+    """SLURM's GRES type of a MIG instance.
+
+    It ends the GPU's name at a ``-``, counts the slices and rounds the memory itself: 7g.40gb of an A100-SXM4-40GB is
+    nvidia_a100_7g.39gb.
+    """
+    return f"{slurm_type(name).split('-', maxsplit=1)[0]}_{gpu_slices}g.{(memory_mib + 512) // 1024}gb"
 
 
 def cpu_list(words: t.Sequence[int]) -> str | None:

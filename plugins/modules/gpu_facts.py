@@ -289,11 +289,11 @@ ansible_facts:
                     slurm_type:
                       description:
                         - SLURM's GRES type of the instance as its NVML plugin forms it; null if it could not be read.
-                        - SLURM rounds the memory itself, so that the type can differ from the profile, as V(7g.39gb)
-                          for V(7g.40gb).
+                        - SLURM ends the GPU's name at a V(-) and rounds the memory itself, so that the type can differ
+                          from the profile, as V(7g.39gb) for V(7g.40gb).
                       returned: always
                       type: str
-                      sample: nvidia_a100-sxm4-40gb_1g.5gb
+                      sample: nvidia_a100_1g.5gb
                     device_nodes:
                       description:
                         - The device nodes that belong to the instance, those of the MIG capabilities included.

@@ -132,7 +132,9 @@ options:
 attributes:
   check_mode:
     description: Says what it would change, and changes nothing.
-    support: full
+    support: partial
+    details:
+      - Refuses an account or QOS that an earlier task of the same run would have made, for it isn't there.
   diff_mode:
     description: Shows the QOS before and after.
     support: full

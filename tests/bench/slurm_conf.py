@@ -138,7 +138,7 @@ def gpu(index: int, minor: int, gpu_type: str, instances: int) -> dict[str, t.An
                 {
                     "index": instance,
                     "uuid": f"MIG-{index:08d}-{minor}-{instance}",
-                    "slurm_type": f"{gpu_type}_1g.5gb",
+                    "slurm_type": f"{gpu_type.split('-', maxsplit=1)[0]}_1g.5gb",
                     "device_nodes": [
                         f"/dev/nvidia{minor}",
                         f"/dev/nvidia-caps/nvidia-cap{12 + 9 * instance}",

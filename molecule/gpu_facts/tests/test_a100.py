@@ -26,7 +26,7 @@ def test_mig_instances(host: Host) -> None:
     instances = first["mig"]["instances"]
     assert [instance["profile"] for instance in instances] == ["3g.20gb", "2g.10gb", "1g.5gb"]
     assert [instance["slurm_type"] for instance in instances] == [
-        f"nvidia_a100-sxm4-40gb_{profile}" for profile in ("3g.20gb", "2g.10gb", "1g.5gb")
+        f"nvidia_a100_{profile}" for profile in ("3g.20gb", "2g.10gb", "1g.5gb")
     ]
     assert len({instance["uuid"] for instance in instances}) == 3
     assert all(instance["uuid"].startswith("MIG-") for instance in instances)

@@ -16,7 +16,7 @@ GRES = {
     "nodes": 10,
     "gpu:nvidia_h100_80gb_hbm3": 16,
     "gpu:nvidia_a100-sxm4-40gb": 8,
-    "gpu:nvidia_a100-sxm4-40gb_1g.5gb": 14,
+    "gpu:nvidia_a100_1g.5gb": 14,
     "gpu:tesla_t4": 4,
 }
 

@@ -330,7 +330,7 @@ def test_mig(h200x4: Path) -> None:
             gpu_instance_id=7,
             compute_instance_id=0,
             memory_bytes=4864 << 20,
-            slurm_type="nvidia_a100-sxm4-40gb_1g.5gb",
+            slurm_type="nvidia_a100_1g.5gb",
             device_nodes=["/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67"],
         ),
         _gpu.MigInstance(
@@ -340,7 +340,7 @@ def test_mig(h200x4: Path) -> None:
             gpu_instance_id=9,
             compute_instance_id=0,
             memory_bytes=40192 << 20,
-            slurm_type="nvidia_a100-sxm4-40gb_7g.39gb",
+            slurm_type="nvidia_a100_7g.39gb",
             device_nodes=["/dev/nvidia1"],
         ),
     ]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _slurm_usage as usage
 from ansible_collections.cudahub.gpu.plugins.module_utils._slurm_command import Result, SlurmError
 
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 PRINTED = (
     "cluster|root|||gres/gpu|16200\n"
     "cluster|teaching|||gres/gpu|16200\n"
@@ -89,3 +91,16 @@ def test_what_can_not_be_told(start: str, end: str | None, tres: str, said: str)
 def test_what_sreport_does_not_print_is_said() -> None:
     with pytest.raises(SlurmError, match="sreport prints something else"):
         usage.report(Host("cluster|root\n"), "2026-11-01", None, "gres/gpu", None, NOW)
+
+
+@pytest.mark.parametrize(("version", "carol", "total"), [("22.05", 184, 738), ("24.11", 186, 740)])
+def test_real_report_is_read(version: str, carol: int, total: int) -> None:
+    """One job of 34 and one of 400 s on a GPU, one of 60 s on two, and one that ran into the next hour."""
+    found = usage.parse((FIXTURES / f"sreport-{version}-usage.txt").read_text(encoding="utf-8"))
+    assert {(one["account"], one["user"]): one["seconds"] for one in usage.rows(found, users=True)} == {
+        ("cs101", "alice"): 434,
+        ("cs101", "carol"): carol,
+        ("cs206", "carol"): 120,
+    }
+    accounts = {one["account"]: one["seconds"] for one in usage.rows(found, users=False)}
+    assert accounts == {"root": total, "teaching": total, "cs101": 434 + carol, "cs206": 120}
