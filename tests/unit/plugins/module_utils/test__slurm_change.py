@@ -18,8 +18,10 @@ NODES = [node("gpu1", [gpu(0)]), node("gpu2", [gpu(0)]), node("cpu1")]
 ALL = ["cpu1", "gpu1", "gpu2"]
 
 
-def files(nodes: t.Sequence[dict[str, t.Any]] = NODES, **values: t.Any) -> dict[str, str]:
-    return _slurm_conf.files(_slurm_node.read_nodes(nodes), _slurm_conf.read_cluster(cluster(**values)))
+def files(nodes: t.Sequence[dict[str, t.Any]] | None = None, **values: t.Any) -> dict[str, str]:
+    return _slurm_conf.files(
+        _slurm_node.read_nodes(NODES if nodes is None else nodes), _slurm_conf.read_cluster(cluster(**values))
+    )
 
 
 def with_setting(**config: t.Any) -> dict[str, str]:
