@@ -40,6 +40,8 @@ options:
       - Seconds, more than 0, after which the task fails. The job itself is not ended then.
     type: float
     default: 14400
+extends_documentation_fragment:
+  - cudahub.gpu.attributes
 attributes:
   action:
     description: Has an action plugin on the controller, which does all of it.
@@ -53,10 +55,6 @@ attributes:
   diff_mode:
     description: Returns the diff of the job, if it has one.
     support: full
-  platform:
-    description: Target OS/families that can be operated against.
-    support: full
-    platforms: Linux
 seealso:
   - module: ansible.builtin.async_status
 """

@@ -28,15 +28,8 @@ requirements:
     installs it.
   - The Python binding of NVML, distribution C(nvidia-ml-py), see O(nvml_venvs).
 extends_documentation_fragment:
-  - ansible.builtin.action_common_attributes
-attributes:
-  check_mode:
-    support: full
-    details: Nothing is ever changed, so the GPUs are verified in check mode, too.
-  diff_mode:
-    support: none
-  platform:
-    platforms: linux
+  - cudahub.gpu.attributes
+  - cudahub.gpu.attributes.reads_only
 options:
   python:
     description:

@@ -51,20 +51,13 @@ options:
       - Accepted and ignored, so that the module works as a facts module behind every connection plugin.
     type: list
     elements: str
+extends_documentation_fragment:
+  - cudahub.gpu.attributes
+  - cudahub.gpu.attributes.reads_only
 attributes:
-  check_mode:
-    description: Can run in check mode, and returns the same as otherwise.
-    support: full
-  diff_mode:
-    description: Never changes anything, so that there is nothing to show.
-    support: none
   facts:
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
     support: full
-  platform:
-    description: Target OS/families that can be operated against.
-    support: full
-    platforms: Linux
 notes:
   - To gather the fact with all others at the start of every play, set
     C(ANSIBLE_FACTS_MODULES=ansible.builtin.setup,cudahub.gpu.gpu_facts), or C(facts_modules) in C(ansible.cfg), and

@@ -13,9 +13,6 @@ author:
   - cudahub.gpu contributors (@cudahub)
 description:
   - Creates, changes, moves and deletes an account in SLURM's accounting database, over C(sacctmgr).
-  - Only what is given as an option is managed, all else stays as it is. Names are kept in lower case by SLURM.
-  - Does nothing where nothing is to be changed, and makes sure afterwards that SLURM has taken what was changed.
-  - A parent, QOS or TRES that isn't there is refused before anything is changed.
 options:
   name:
     description: Name of the account.
@@ -26,11 +23,6 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  cluster:
-    description:
-      - Name of the cluster, as in C(slurm.conf). It has to be registered.
-      - By default, the only cluster that is registered.
-    type: str
   parent:
     description: Account above this one, which has to be there. A new account is below C(root) by default.
     type: str
@@ -45,77 +37,6 @@ options:
       - Share of this account beside those of the same parent, a whole number. V(-1) is the default of 1.
       - V(parent) lets its users share directly in what the account above has.
     type: str
-  qos:
-    description:
-      - All QOS that jobs of this account can use. An empty list is what the account above can use.
-    type: list
-    elements: str
-  default_qos:
-    description: QOS of jobs that ask for none; it has to be one that can be used. An empty string is none.
-    type: str
-  grp_jobs:
-    description: Number of jobs that this account can run at a time. V(-1) is no limit.
-    type: int
-  grp_submit_jobs:
-    description: Number of jobs that this account can have waiting and running. V(-1) is no limit.
-    type: int
-  grp_tres:
-    description:
-      - What all running jobs of this account can have together.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  grp_tres_mins:
-    description:
-      - Budget of this account, in minutes of each TRES; C(gres/gpu) are GPU minutes.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  grp_tres_run_mins:
-    description:
-      - What all running jobs of this account can still need until their time limits, in minutes.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  grp_wall:
-    description:
-      - Time that all jobs of this account can run together.
-      - As minutes, C(HOURS:MINUTES:SECONDS), C(DAYS-HOURS) or C(DAYS-HOURS:MINUTES:SECONDS), in quotes.
-        It is rounded up to minutes. V(-1) is no limit.
-    type: str
-  max_tres_per_job:
-    description:
-      - What a job can have.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  max_tres_per_node:
-    description:
-      - What a job can have on each node.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  max_tres_mins_per_job:
-    description:
-      - What a job can use, in minutes of each TRES.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  max_wall:
-    description:
-      - Time limit that a job can have.
-      - As minutes, C(HOURS:MINUTES:SECONDS), C(DAYS-HOURS) or C(DAYS-HOURS:MINUTES:SECONDS), in quotes.
-        It is rounded up to minutes. V(-1) is no limit.
-    type: str
-  max_jobs:
-    description: Number of jobs that each user can run at a time. V(-1) is no limit.
-    type: int
-  max_submit_jobs:
-    description: Number of jobs that each user can have waiting and running. V(-1) is no limit.
-    type: int
-  priority:
-    description: What is added to the priority of jobs. V(-1) is nothing.
-    type: int
   expires:
     description:
       - Day as C(YYYY-MM-DD), in the time zone of the host. From that day on
@@ -125,19 +46,10 @@ options:
         O(grp_jobs) and O(grp_submit_jobs) to 0, so run it daily.
       - Where it runs with a later date, both limits are lifted if they are 0, or are what their options say.
     type: str
-attributes:
-  check_mode:
-    description: Says what it would change, and changes nothing.
-    support: partial
-    details:
-      - Refuses an account or QOS that an earlier task of the same run would have made, for it isn't there.
-  diff_mode:
-    description: Shows the account before and after.
-    support: full
-  platform:
-    description: Target OS/families that can be operated against.
-    support: full
-    platforms: Linux
+extends_documentation_fragment:
+  - cudahub.gpu.slurm_accounting
+  - cudahub.gpu.slurm_accounting.association
+  - cudahub.gpu.attributes
 requirements:
   - Python 3.9 or later on the target
   - sacctmgr and (to delete) squeue, and permission to change the database

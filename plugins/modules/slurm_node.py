@@ -48,6 +48,8 @@ options:
         names the jobs. A node that was drained stays drained then.
     type: int
     default: 600
+extends_documentation_fragment:
+  - cudahub.gpu.attributes
 attributes:
   check_mode:
     description: Says what it would change, and changes nothing.
@@ -55,10 +57,6 @@ attributes:
   diff_mode:
     description: Shows the state and reason of the node before and after.
     support: full
-  platform:
-    description: Target OS/families that can be operated against.
-    support: full
-    platforms: Linux
 requirements:
   - Python 3.9 or later on the target
   - scontrol and squeue, and permission to change nodes

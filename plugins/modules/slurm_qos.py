@@ -14,9 +14,6 @@ author:
 description:
   - Creates, changes and deletes a quality of service (QOS) in SLURM's accounting database, over C(sacctmgr).
   - A QOS belongs to all clusters of the database.
-  - Only what is given as an option is managed, all else stays as it is. Names are kept in lower case by SLURM.
-  - Does nothing where nothing is to be changed, and makes sure afterwards that SLURM has taken what was changed.
-  - A parent, QOS or TRES that isn't there is refused before anything is changed.
 options:
   name:
     description: Name of the QOS.
@@ -51,60 +48,6 @@ options:
   usage_factor:
     description: By what the usage of jobs is multiplied.
     type: float
-  grp_jobs:
-    description: Number of jobs that this QOS can run at a time. V(-1) is no limit.
-    type: int
-  grp_submit_jobs:
-    description: Number of jobs that this QOS can have waiting and running. V(-1) is no limit.
-    type: int
-  grp_tres:
-    description:
-      - What all running jobs of this QOS can have together.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  grp_tres_mins:
-    description:
-      - Budget of this QOS, in minutes of each TRES; C(gres/gpu) are GPU minutes.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  grp_tres_run_mins:
-    description:
-      - What all running jobs of this QOS can still need until their time limits, in minutes.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  grp_wall:
-    description:
-      - Time that all jobs of this QOS can run together.
-      - As minutes, C(HOURS:MINUTES:SECONDS), C(DAYS-HOURS) or C(DAYS-HOURS:MINUTES:SECONDS), in quotes.
-        It is rounded up to minutes. V(-1) is no limit.
-    type: str
-  max_tres_per_job:
-    description:
-      - What a job can have.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  max_tres_per_node:
-    description:
-      - What a job can have on each node.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  max_tres_mins_per_job:
-    description:
-      - What a job can use, in minutes of each TRES.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
-    type: dict
-  max_wall:
-    description:
-      - Time limit that a job can have.
-      - As minutes, C(HOURS:MINUTES:SECONDS), C(DAYS-HOURS) or C(DAYS-HOURS:MINUTES:SECONDS), in quotes.
-        It is rounded up to minutes. V(-1) is no limit.
-    type: str
   max_jobs_per_user:
     description: Number of jobs that each user can run at a time. V(-1) is no limit.
     type: int
@@ -112,36 +55,17 @@ options:
     description: Number of jobs that each user can have waiting and running. V(-1) is no limit.
     type: int
   max_tres_per_user:
-    description:
-      - What all running jobs of a user can have together.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
+    description: What all running jobs of a user can have together.
     type: dict
   max_tres_per_account:
-    description:
-      - What all running jobs of an account can have together.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
+    description: What all running jobs of an account can have together.
     type: dict
   min_tres_per_job:
-    description:
-      - What a job has to ask for at least.
-      - Names are those of C(sacctmgr show tres), as C(gres/gpu), C(cpu) or C(mem) (MiB). V(-1) or nothing is no limit.
-        Those that are not named stay as they are.
+    description: What a job has to ask for at least.
     type: dict
-attributes:
-  check_mode:
-    description: Says what it would change, and changes nothing.
-    support: partial
-    details:
-      - Refuses an account or QOS that an earlier task of the same run would have made, for it isn't there.
-  diff_mode:
-    description: Shows the QOS before and after.
-    support: full
-  platform:
-    description: Target OS/families that can be operated against.
-    support: full
-    platforms: Linux
+extends_documentation_fragment:
+  - cudahub.gpu.slurm_accounting
+  - cudahub.gpu.attributes
 requirements:
   - Python 3.9 or later on the target
   - sacctmgr, and permission to change the database

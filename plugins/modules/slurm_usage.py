@@ -30,17 +30,9 @@ options:
   cluster:
     description: Name of the cluster. That of the host's C(slurm.conf), by default.
     type: str
-attributes:
-  check_mode:
-    description: Reads only, so it does the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to show, for nothing is changed.
-    support: none
-  platform:
-    description: Target OS/families that can be operated against.
-    support: full
-    platforms: Linux
+extends_documentation_fragment:
+  - cudahub.gpu.attributes
+  - cudahub.gpu.attributes.reads_only
 requirements:
   - Python 3.9 or later on the target
   - sreport and sacctmgr

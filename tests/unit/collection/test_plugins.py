@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,13 @@ def documentation(module: Path, part: str) -> Any:
         if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == [part]:
             return yaml.safe_load(ast.literal_eval(node.value))
     raise AssertionError(f"{module.name} has no {part}")
+
+
+@pytest.fixture(scope="session")
+def options() -> dict[str, set[str]]:
+    """Return the documented options of each module, with those of its fragments."""
+    answer = run("ansible-doc", "--json", "--type", "module", *(f"cudahub.gpu.{module.stem}" for module in MODULES))
+    return {name: set(described["doc"].get("options", {})) for name, described in json.loads(answer.stdout).items()}
 
 
 @each_module
@@ -51,13 +60,12 @@ def fields(values: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, M
 
 
 @each_module
-def test_examples_use_the_module_as_documented(module: Path) -> None:
+def test_examples_use_the_module_as_documented(module: Path, options: dict[str, set[str]]) -> None:
     action = f"cudahub.gpu.{module.stem}"
-    options = set(documentation(module, "DOCUMENTATION").get("options", {}))
     used = [task[action] or {} for task in tasks(documentation(module, "EXAMPLES")) if action in task]
     assert used != [], "no example uses the module"
     for arguments in used:
-        assert set(arguments) <= options
+        assert set(arguments) <= options[action]
 
 
 def tasks(value: Any) -> Iterator[dict[str, Any]]:
@@ -69,6 +77,16 @@ def tasks(value: Any) -> Iterator[dict[str, Any]]:
                 yield from tasks(part)
         else:
             yield entry
+
+
+def test_what_older_cores_leave_out_asks_nothing_of_ansible_core() -> None:
+    named = re.search(r"^WITHOUT_CORE = (\[.*\])$", (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert named is not None
+    folders = ast.literal_eval(named[1])
+    tests = [path for folder in folders for path in (ROOT / "tests/unit" / folder).rglob("*.py")]
+    assert {path.relative_to(ROOT / "tests/unit").as_posix().rpartition("/")[0] for path in tests} == set(folders)
+    needed = re.compile(r"^\s*(from|import) (ansible\b|ansible_collections\S*playbook_run)", re.MULTILINE)
+    assert [path.name for path in tests if needed.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_action_group_names_every_module() -> None:
