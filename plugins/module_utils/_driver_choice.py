@@ -488,7 +488,7 @@ def _why_flavour(wish: Wish, limits: _Limits, offered: t.Sequence[Offer], found:
 
 def support_ended(wish: Wish, gpus: Gpus, branch: str, offered: t.Sequence[Offer] | None) -> tuple[Notice, ...]:
     """The warning of a branch without support; ``offered`` is None where the source was not read."""
-    if _is_supported(branch):
+    if _is_supported(branch) or int(branch) > int(BRANCHES[-1].branch):
         return ()
     ended = f"ended in {ENDED[branch]}" if branch in ENDED else "has ended"
     limits = _limits(gpus)

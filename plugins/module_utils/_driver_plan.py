@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import typing as t
 from dataclasses import asdict, dataclass, field
@@ -13,16 +14,15 @@ from dataclasses import asdict, dataclass, field
 from . import _dkms, _driver_choice, _driver_packages, _kernel_headers, _preflight
 from ._driver_packages import Notice, RefusedError
 from ._driver_record import Record
-from ._packages import PackageError, RepositoryError, Transaction
+from ._packages import Package, PackageError, RepositoryError, Transaction
 
 if t.TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ._driver_packages import Available, Current, Gpus, Offer, Source, System, Wish
-    from ._packages import Installed, Package, Reader
+    from ._packages import Installed, Reader
     from ._pci import Files
 
-_KERNEL_IMAGE = re.compile(r"(?:linux-image(?:-unsigned)?|kernel(?:-core)?)-(?P<release>\d.*)")
 _DKMS = re.compile("dkms")
 _DPKG_UPDATES = "/var/lib/dpkg/updates"
 
@@ -147,7 +147,10 @@ def make(request: Request, host: Host) -> Outcome:
     except RefusedError as error:
         outcome.refusals += error.refusals
         return outcome
-    _Planner(request, host, system, outcome).work()
+    try:
+        _Planner(request, host, system, outcome).work()
+    except OSError as error:
+        outcome.refusals.append(_file_refusal(error))
     return outcome
 
 
@@ -171,9 +174,9 @@ class _Planner:
             self.outcome.warnings += _driver_choice.hidden_nvlink_switches(self.gpus)
         try:
             self.installed = host.installed()
-            self.refusals += _preflight.runfile(
-                host.files, host.machine_files, self._kernels({}), self.installed, host.owner
-            )
+            # What is loaded where an image is built is not the image's.
+            machine = host.machine_files if self.request.kernel == "running" else None
+            self.refusals += _preflight.runfile(host.files, machine, self._kernels({}), self.installed, host.owner)
             self.record = host.record()
             self.plan.repository = host.repository()
         except PackageError as error:
@@ -191,7 +194,8 @@ class _Planner:
         self.refusals += _preflight.broken_packages(others)
         broken = [one for one in self.installed.values() if one.broken and one not in others]
         self.plan.repair = bool(broken or host.files.names(_DPKG_UPDATES))
-        if not self.request.ignore_processes:
+        present = any(_of_driver(one) for one in self.installed.values() if one.present)
+        if (present or self.request.kernel == "running") and not self.request.ignore_processes:
             self.refusals += _preflight.processes(_preflight.gpu_processes(host.machine_files), self.gpus)
         try:
             with host.catalogue() as catalogue:
@@ -349,14 +353,15 @@ class _Planner:
             )
 
     def _other_kernels(self, transaction: Transaction) -> t.Iterator[Notice]:
-        for package in transaction.install:
-            match = _KERNEL_IMAGE.fullmatch(package.name)
-            if match and match["release"] not in self.plan.kernels:
+        changed = (Package(one.name, one.new) for one in transaction.change if self.system.distribution == "rhel")
+        for package in (*transaction.install, *changed):
+            release = _kernel_headers.kernel_of(self.system, package)
+            if release and release not in self.plan.kernels:
                 wanted = ", ".join(self.plan.kernels)
                 yield Notice(
                     "headers_missing",
                     f"Installing the driver for kernel {wanted} would bring another kernel, {package.name} "
-                    f"{package.version}: boot that kernel first, or set nvidia_driver_kernel to {match['release']}",
+                    f"{package.version}: boot that kernel first, or set nvidia_driver_kernel to {release}",
                 )
 
     def _kernels(self, available: Available) -> list[str]:
@@ -393,6 +398,16 @@ def _repository_refusal(source: Source, error: PackageError) -> Notice:
     if isinstance(error, RepositoryError):
         return _preflight.repository(error.kind, error.url, error.reason, source)
     return Notice("repository", error.message)
+
+
+def _file_refusal(error: OSError) -> Notice:
+    place = error.filename or "a file of this module"
+    if error.errno == errno.ENOSPC:
+        return Notice("disk", f"The disk is full at {place}: make room there")
+    return Notice(
+        "files",
+        f"{place} can't be read or written ({error.strerror or error}): look at its owner, mode and file system",
+    )
 
 
 def _unread_warning(error: PackageError) -> Notice:

@@ -720,7 +720,8 @@ def _removable(
     for name in ours:
         if not now[name].present:
             continue
-        if _KERNEL_IMAGE.match(name) and host.running in name:
+        # What is there in several versions is also listed with each of them in its name.
+        if _KERNEL_IMAGE.match(name) and (host.running in name or f"{name}-{host.running}" in now):
             kept[name] = "it is the running kernel"
         elif not is_family(name) and name not in automatic and name not in record.asked:
             kept[name] = "it has been asked for since"

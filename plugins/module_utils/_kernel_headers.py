@@ -16,6 +16,7 @@ if t.TYPE_CHECKING:
     from ._packages import Installed
     from ._pci import Files
 
+_IMAGE = re.compile(r"linux-image-(?:unsigned-)?(?P<release>\d.*)|kernel(?:-(?P<flavour>64k))?-core")
 _META_IMAGE = re.compile(r"linux-image-(?!unsigned-)(\D.*?)")
 _NO_KERNEL = re.compile(r".*-(?:dbg|dbgsym|unsigned|common|common-rt)")
 _DEB_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -68,6 +69,14 @@ def _newest_of_enterprise_linux(
                     return _release(system, package.version, flavour)
     newest = next(iter(available.get("kernel-devel", ())), None)
     return None if newest is None else _release(system, newest, "")
+
+
+def kernel_of(system: System, package: Package) -> str | None:
+    """The release of the kernel whose image is in a package; None where none is."""
+    match = _IMAGE.fullmatch(package.name)
+    if match is None:
+        return None
+    return match["release"] or _release(system, package.version, match["flavour"] or "")
 
 
 def _release(system: System, version: str, flavour: str) -> str:

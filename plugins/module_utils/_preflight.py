@@ -40,7 +40,8 @@ _NEEDED_DKMS = re.compile(r"(?<![\w-])dkms \(?>= (?P<version>[^\s,)]+)")
 _MODULE = re.compile(r"nvidia\.ko(?:\.\w+)?")
 _MODULE_DIRECTORIES = ("kernel/drivers/video", "extra", "updates")
 _PPA_VERSION = re.compile(r"~gpu\d")
-_OWN_DAEMONS = frozenset({"nvidia-persistenced", "nv-fabricmanager", "nv-hostengine"})
+_OWN_DAEMONS = ("nvidia-persistenced", "nv-fabricmanager", "nvidia-powerd")
+_MONITORS = ("nv-hostengine",)
 _COMM_LENGTH = 15
 _REPOSITORY_ADVICE: t.Mapping[str, str] = {
     "network": "check network, proxy and address, or set nvidia_driver_repository_url to a mirror",
@@ -318,19 +319,20 @@ def _mib(size: int) -> str:
 
 def runfile(
     files: Files,
-    machine: Files,
+    machine: Files | None,
     kernels: t.Sequence[str],
     installed: t.Mapping[str, Installed],
     owner: t.Callable[[str], str | None],
 ) -> list[Notice]:
     """Refuse a driver that no package brought, as NVIDIA's .run installer and images of machines leave it.
 
-    ``owner`` names the package that a file belongs to. What is loaded is seen in ``machine``.
+    ``owner`` names the package that a file belongs to. What is loaded is seen in ``machine``, and does not matter
+    where that is None.
     """
     found = next((path for path in _driver_files(files, kernels) if owner(path) is None), None)
     where, advice = f"{found} belongs to no package", "run nvidia-uninstall first"
     if found is None:
-        version, _flavour = loaded(machine)
+        version, _flavour = loaded(machine) if machine else (None, None)
         packages = (one for one in installed.values() if one.present and in_family(one.name, one.version))
         if version is None or next(packages, None) is not None:
             return []
@@ -401,9 +403,12 @@ def _some(words: t.Sequence[str], most: int = 5) -> str:
     return ", ".join(words[:most]) + more
 
 
-def gpu_processes(files: Files) -> tuple[Process, ...]:
-    """The processes that have a device node of the driver open, its own daemons left out."""
-    daemons = {name[:_COMM_LENGTH] for name in _OWN_DAEMONS}
+def gpu_processes(files: Files, *, monitors: bool = False) -> tuple[Process, ...]:
+    """The processes that have a device node of the driver open, its own daemons left out.
+
+    So are those that only watch the GPUs, unless ``monitors`` are asked for.
+    """
+    daemons = {name[:_COMM_LENGTH] for name in (*_OWN_DAEMONS, *(() if monitors else _MONITORS))}
     found = []
     for pid in files.names("/proc"):
         if not pid.isdigit():

@@ -38,6 +38,8 @@ options:
         controller, or a container on it, and RV(reboot) is false for it.
     type: str
     default: ""
+extends_documentation_fragment:
+  - cudahub.gpu.attributes
 attributes:
   check_mode:
     description: Says whether it would load the driver, and changes nothing.
@@ -45,10 +47,6 @@ attributes:
   diff_mode:
     description: Shows the version that is loaded.
     support: full
-  platform:
-    description: Target OS/families that can be operated against.
-    support: full
-    platforms: Linux
 requirements:
   - Python 3.9 or later on the target
   - root
@@ -146,7 +144,7 @@ class _Target:
         return bool(path) and self._module.run_command([path, "is-active", "--quiet", unit])[0] == 0
 
     def processes(self) -> t.Sequence[_preflight.Process]:
-        return _preflight.gpu_processes(self._files)
+        return _preflight.gpu_processes(self._files, monitors=True)
 
     def boot_id(self) -> str:
         """What identifies this run of the kernel."""

@@ -27,16 +27,14 @@ requirements:
   - Python 3.9 or later and root on the host.
   - apt and dpkg, or dnf.
 extends_documentation_fragment:
-  - ansible.builtin.action_common_attributes
+  - cudahub.gpu.attributes
 attributes:
   check_mode:
+    description: Returns what the plan foresees, and changes nothing. The package manager is not asked again.
     support: full
-    details: The package manager is not asked again; what the plan foresees is returned.
   diff_mode:
+    description: Shows one line for each package that is touched, with its version and whether it is held.
     support: full
-    details: One line for each package that is touched, with its version and whether it is held.
-  platform:
-    platforms: Linux
 options:
   state:
     description:
@@ -295,10 +293,10 @@ def main() -> None:
         module.fail_json(msg="Packages can only be changed by root: run the task with become: true.")
     host = host_of(module)
     alone: t.ContextManager[None] = contextlib.nullcontext()
-    if not module.check_mode:
-        _scratch.sweep()
-        alone = _run_lock.exclusive(options["record"], options["lock_timeout"], host.say)
     try:
+        if not module.check_mode:
+            _scratch.sweep()
+            alone = _run_lock.exclusive(options["record"], options["lock_timeout"], host.say)
         if options["state"] == "present":
             plan = _driver_record.Plan.of(options["plan"])
             with alone:

@@ -35,8 +35,8 @@ options:
     description:
       - The GPUs, as C(ansible_facts['gpu']['gpus']) of M(cudahub.gpu.gpu_facts) has them. Of each, C(architecture),
         C(name), C(pci_bus_id) and C(processes) are used.
-      - May be empty, as for an image, where O(kernel_module) and either O(branch) or
-        O(version) are given. It is a refusal else.
+      - May be empty where O(kernel) is not V(running), as for an image, or where O(kernel_module) and either O(branch)
+        or O(version) are given. It is a refusal else.
     type: list
     elements: dict
     required: true
@@ -138,13 +138,9 @@ options:
     description: Seconds after which a server that does not answer is given up.
     type: float
     default: 60
+extends_documentation_fragment:
+  - cudahub.gpu.attributes.reads_only
 attributes:
-  check_mode:
-    description: Can run in check mode, and returns the same as otherwise.
-    support: full
-  diff_mode:
-    description: Never changes anything, so that there is nothing to show.
-    support: none
   platform:
     description: Target OS/families that can be operated against.
     support: full

@@ -23,6 +23,14 @@ COLLECTIONS = COLLECTION.parents[2]
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 
+def written(path: Path, variable: str) -> dict[str, Any]:
+    """Return a task that writes a variable of all hosts into one file; a copy by each host would take much longer."""
+    each = f"{{% set _ = found.update({{host: hostvars[host]['{variable}'] | default(none)}}) %}}"
+    content = f"{{% set found = {{}} %}}{{% for host in groups.all %}}{each}{{% endfor %}}{{{{ found | to_json }}}}"
+    copy = {"content": content, "dest": str(path)}
+    return {"ansible.builtin.copy": copy, "delegate_to": "localhost", "run_once": True, "check_mode": False}
+
+
 def run_playbook(
     folder: Path,
     inventory: Mapping[str, Any],
@@ -43,6 +51,7 @@ def run_playbook(
             "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
             "ANSIBLE_FORCE_COLOR": "false",
             "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
+            "ANSIBLE_PIPELINING": "true",
             "ANSIBLE_STDOUT_CALLBACK": "default",
             **environment,
         },

@@ -315,9 +315,12 @@ def prepare(folder: Path) -> None:
         path = collection / f"plugins/modules/{name}.py"
         options = list(yaml.safe_load(path.read_text(encoding="utf-8").split('r"""')[1].split('"""')[0])["options"])
         path.write_text(STAND_IN % {"name": name, "options": options}, encoding="utf-8")
-    facts = collection / "roles/gpu_facts/tasks/main.yml"
-    facts.parent.mkdir(parents=True)
-    facts.write_text(json.dumps([{"cudahub.gpu.gpu_facts": {}}]), encoding="utf-8")
+    facts = collection / "roles/gpu_facts/tasks"
+    facts.mkdir(parents=True)
+    look = {"cudahub.gpu.gpu_facts": {}}
+    bring = {"ansible.builtin.debug": {"msg": "The binding of NVML comes to {{ inventory_hostname }}"}}
+    (facts / "main.yml").write_text(json.dumps([look, bring]), encoding="utf-8")
+    (facts / "verify.yml").write_text(json.dumps([look]), encoding="utf-8")
     (folder / "connection").mkdir()
     (folder / "connection/near.py").write_text(CONNECTION, encoding="utf-8")
 
@@ -520,6 +523,11 @@ def test_verify_fails_where_a_reboot_is_needed(once: Flow) -> None:
     assert "reboot needed, then run this again" in str(done.failure)
 
 
+def test_verify_does_not_bring_what_the_facts_need(once: Flow) -> None:
+    assert "The binding of NVML comes to settled" in once["settled"].output
+    assert "The binding of NVML comes to pending" not in once["pending"].output
+
+
 def test_verify_fails_where_the_driver_is_another_one(once: Flow) -> None:
     failure = str(once["other"].failure)
     assert failure.startswith("other does not have the NVIDIA driver that is asked for (595.71.05 with the open")
@@ -580,6 +588,7 @@ def test_host_without_gpu_is_refused_before_the_plan(once: Flow) -> None:
 def test_preinstalled_driver_is_only_checked(once: Flow, name: str, works: bool) -> None:
     assert (once[name].failure is None) is works
     assert set(once[name].asked) == {"gpu_facts"}
+    assert once[name].pending is False
 
 
 def test_initramfs_is_rebuilt_though_a_later_task_fails(once: Flow) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._driver_choice import 
     choose,
     explain,
     misfits,
+    support_ended,
     unresolvable,
     ways_out,
 )
@@ -596,6 +597,15 @@ def test_warning_of_an_unsupported_branch(
     taken = choose(system, wish, gpus(*cards), all_offers, None)[0]
     found = explain(wish, gpus(*cards), all_offers, None, taken).warnings
     assert found == (() if expected is None else (Notice("branch_unsupported", expected),))
+
+
+def test_no_warning_of_a_branch_that_is_newer_than_all_that_are_known() -> None:
+    wish, cards = Wish("nvidia", branch="640"), gpus("Hopper")
+    all_offers = offers(UBUNTU, wish, repositories.nvidia(UBUNTU, ("620.36.02", "640.10.01")))
+    (taken,) = choose(UBUNTU, wish, cards, all_offers, None)
+    assert taken.version == "640.10.01"
+    assert explain(wish, cards, all_offers, None, taken).warnings == ()
+    assert support_ended(wish, cards, "640", None) == ()
 
 
 def test_warning_where_there_is_no_supported_branch() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import re
 import typing as t
 from pathlib import Path
@@ -495,6 +496,33 @@ def test_no_other_kernel_comes_along(host: FakeHost, kernel: str, refused: list[
     assert all(kernel in refusal.message and KERNEL in refusal.message for refusal in outcome.refusals)
 
 
+EL_KERNEL = by("rhel", "9").kernel
+
+
+@pytest.mark.parametrize(
+    ("extra", "refused"),
+    [
+        (Transaction(install=(Package("kernel-core", "5.14.0-570.12.1.el9_6"),)), None),
+        (Transaction(install=(Package("kernel-core", "5.14.0-611.5.1.el9_7"),)), "5.14.0-611.5.1.el9_7.x86_64"),
+        (Transaction(install=(Package("kernel-64k-core", "5.14.0-611.5.1.el9_7"),)), "5.14.0-611.5.1.el9_7.x86_64+64k"),
+        # Where too many are there, the oldest gives way.
+        (
+            Transaction(change=(Change("kernel-core", "5.14.0-427.13.1.el9_4", "5.14.0-611.5.1.el9_7"),)),
+            "5.14.0-611.5.1.el9_7.x86_64",
+        ),
+    ],
+)
+def test_no_other_kernel_comes_along_on_enterprise_linux(
+    host: FakeHost, extra: Transaction, refused: str | None
+) -> None:
+    host.of = by("rhel", "9")
+    host.offered = {**available(host.of, "nvidia"), "kernel-devel": ("5.14.0-570.12.1.el9_6",)}
+    host.packages, host.extra = {}, extra
+    refusals = plan(host, branch="580").refusals
+    assert [one.code for one in refusals] == ([] if refused is None else ["headers_missing"])
+    assert all(EL_KERNEL in one.message and f"to {refused}" in one.message for one in refusals)
+
+
 def test_the_newest_kernel_of_an_image(host: FakeHost) -> None:
     host.packages, host.of = {}, dataclasses.replace(DEBIAN, kernel="6.18.0-host", container=True)
     assert codes(plan(host)) == ["container"]
@@ -545,6 +573,25 @@ def test_the_driver_is_in_use(host: FakeHost) -> None:
     assert codes(plan(host, hold=False)) == []
 
 
+@pytest.mark.parametrize(("kernel", "refused"), [("running", True), ("newest", False), (KERNEL, False)])
+def test_the_driver_of_the_machine_on_which_an_image_is_built_does_not_matter(
+    host: FakeHost, kernel: str, refused: bool
+) -> None:
+    put(host.root, "/sys/module/nvidia/version", "580.159.04\n")
+    put(host.root, "/proc/4711/comm", "python3")
+    (host.root / "proc" / "4711" / "fd").mkdir()
+    (host.root / "proc" / "4711" / "fd" / "3").symlink_to("/dev/nvidia0")
+    assert codes(plan(host, branch="580", kernel=kernel)) == (["foreign_runfile", "processes"] if refused else [])
+
+
+def test_the_driver_of_an_image_is_not_exchanged_beneath_processes(host: FakeHost) -> None:
+    host.have(plan(host, branch="580"))
+    put(host.root, "/proc/4711/comm", "python3")
+    (host.root / "proc" / "4711" / "fd").mkdir()
+    (host.root / "proc" / "4711" / "fd" / "3").symlink_to("/dev/nvidia0")
+    assert codes(plan(host, branch="595", kernel=KERNEL)) == ["processes"]
+
+
 @pytest.mark.parametrize(
     ("wish", "architectures", "code"),
     [
@@ -591,6 +638,33 @@ def test_a_repository_that_nobody_can_trust(host: FakeHost) -> None:
 def test_another_trouble_of_the_package_manager(host: FakeHost) -> None:
     host.failure = PackageError("package_manager", "apt can't read its sources: Malformed entry")
     assert plan(host).refusals == [Notice("repository", "apt can't read its sources: Malformed entry")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/cudahub-packages-x/request.json"),
+            "disk",
+            "is full at",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/etc/apt/preferences"),
+            "files",
+            "/etc/apt/preferences can't",
+        ),
+    ],
+)
+def test_a_file_that_fails_is_a_refusal(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, error: OSError, code: str, words: str
+) -> None:
+    def simulate(*_arguments: t.Any) -> Transaction:
+        raise error
+
+    monkeypatch.setattr(FakeReader, "simulate", simulate)
+    (refusal,) = plan(host, branch="580").refusals
+    assert refusal.code == code
+    assert words in refusal.message
 
 
 def test_debian_13_has_only_an_old_branch(host: FakeHost) -> None:

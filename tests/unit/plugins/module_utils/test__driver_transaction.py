@@ -862,6 +862,20 @@ def test_absent_leaves_what_was_there_what_is_needed_what_was_asked_for_and_the_
     assert not any(one.held for one in system.packages.values())
 
 
+def test_absent_leaves_the_running_kernel_of_enterprise_linux() -> None:
+    system, records = fresh()
+    have(system, records)
+    system.put("kernel-core", "5.14.0-611.5.1.el9_7")
+    system.auto.add("kernel-core")
+    for release in ("5.14.0-570.12.1.el9_6.x86_64", "5.14.0-611.5.1.el9_7.x86_64"):
+        system.put(f"kernel-core-{release}", release)
+    assert records.record is not None
+    records.record = replace(records.record, installed=(*records.record.installed, "kernel-core"))
+    running = replace(host(system, records), running="5.14.0-570.12.1.el9_6.x86_64")
+    assert driver.absent(running, check=False).kept == {"kernel-core": "it is the running kernel"}
+    assert "kernel-core" in system.packages
+
+
 def test_what_had_only_configuration_files_has_only_those_again() -> None:
     system, records = fresh()
     for name in ("libcuda1", MODULE):

@@ -522,6 +522,7 @@ def test_gpu_processes(tmp_path: Path, files: HostFiles) -> None:
     add_process(tmp_path, 77, "nvidia-persistenced"[:15], "/dev/nvidia0")
     add_process(tmp_path, 78, "nv-fabricmanager"[:15], "/dev/nvidia-nvswitchctl")
     add_process(tmp_path, 79, "nv-hostengine", "/dev/nvidia0")
+    add_process(tmp_path, 80, "nvidia-powerd", "/dev/nvidiactl")
     put(tmp_path, "/proc/uptime", "1 1")
     assert _preflight.gpu_processes(files) == (
         Process(99, "Xorg", "/dev/nvidia-modeset"),

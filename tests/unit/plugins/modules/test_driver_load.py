@@ -155,6 +155,16 @@ def test_controller_is_never_rebooted(
     assert value["diff"] == {"before": "loaded: 580.159.04\n", "after": "loaded: 580.159.04\n"}
 
 
+def test_a_monitor_that_is_not_stopped_is_named_and_the_drivers_own_daemons_are_not(host: Host, module: Module) -> None:
+    host.loaded("580.159.04")
+    for pid, name in enumerate(("nvidia-persistenced"[:15], "nv-fabricmanager"[:15], "nvidia-powerd"), 70):
+        host.used_by(pid, name, "/dev/nvidiactl")
+    assert module().value["reboot_needed"] is False
+    host.loaded("580.159.04")
+    host.used_by(79, "nv-hostengine", "/dev/nvidia0")
+    assert module().value["reason"].endswith("it is in use by nv-hostengine (process 79, /dev/nvidia0)")
+
+
 def test_what_was_lost_is_a_warning_and_a_change(host: Host, module: Module) -> None:
     host.loaded("580.159.04")
     host.broken = {"rmmod nvidia": "busy", "modprobe nvidia_uvm": "Unknown symbol"}

@@ -223,6 +223,18 @@ def test_what_a_killed_run_left_is_removed(
     assert swept == ([] if check else [state])
 
 
+def test_a_host_without_room_for_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sweep() -> None:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(_scratch, "sweep", sweep)
+    code, result = run(monkeypatch, capsys)
+    assert (code, result["changed"]) == (1, False)
+    assert "No usable temporary directory found" in result["msg"]
+
+
 def test_check_mode_needs_no_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, capsys, user=1000, _ansible_check_mode=True)[0] == 0
 
