@@ -66,20 +66,22 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     tasks: list[dict[str, Any]] = [{"ansible.builtin.set_fact": {**facts, "cacheable": True}}]
     tasks += [{"ansible.builtin.include_vars": {"file": str(role / "vars/main.yml")}} for role in ROLES]
     tasks += [
+        {"ansible.builtin.set_fact": {"answer": answer}},
         {
             "ansible.builtin.copy": {
-                "content": "{{ answer | to_json }}",
-                "dest": f"{directory}/{{{{ inventory_hostname }}}}.json",
+                "content": "{% set found = {} %}{% for host in groups.all %}"
+                "{% set _ = found.update({host: hostvars[host].answer}) %}{% endfor %}{{ found | to_json }}",
+                "dest": f"{directory}/chosen.json",
                 "mode": "0600",
             },
-            "vars": {"answer": answer},
             "delegate_to": "localhost",
-        }
+            "run_once": True,
+        },
     ]
     play = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": tasks}
     (directory / "play.yml").write_text(json.dumps([play]))
     run("ansible-playbook", "-i", str(directory / "inventory.json"), str(directory / "play.yml"))
-    return {name: json.loads((directory / f"{name}.json").read_text()) for name in hosts}
+    return json.loads((directory / "chosen.json").read_text())
 
 
 def name_of(system: tuple[str, str, str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,11 @@ def play(tmp_path: Path) -> Play:
     library.mkdir()
     (library / "stand_in.py").write_text(MODULE, encoding="utf-8")
 
-    def run(job: dict[str, Any], progress: dict[str, Any], *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        job: dict[str, Any], progress: dict[str, Any], *arguments: str, refused: Sequence[dict[str, Any]] = ()
+    ) -> subprocess.CompletedProcess[str]:
         log = str(tmp_path / "job.log")
+        options = {"job": "{{ started.ansible_job_id | default('') }}", "log": log, "title": "driver", **progress}
         tasks = [
             {
                 "name": "Start",
@@ -57,16 +60,14 @@ def play(tmp_path: Path) -> Play:
                 "poll": 0,
                 "register": "started",
             },
-            {
-                "name": "Wait",
-                "cudahub.gpu.async_progress": {
-                    "job": "{{ started.ansible_job_id | default('') }}",
-                    "log": log,
-                    "title": "driver",
-                    **progress,
-                },
-                "register": "ended",
-            },
+            *(
+                {
+                    "block": [{"name": "Refuse", "cudahub.gpu.async_progress": {**options, **bad}}],
+                    "rescue": [{"name": "Go on", "ansible.builtin.debug": {}}],
+                }
+                for bad in refused
+            ),
+            {"name": "Wait", "cudahub.gpu.async_progress": options, "register": "ended"},
             {"name": "Show", "ansible.builtin.copy": {"content": "{{ ended | to_json }}", "dest": f"{tmp_path}/ended"}},
         ]
         playbook = [{"name": "Test", "hosts": "four", "gather_facts": False, "tasks": tasks}]
@@ -111,19 +112,18 @@ def test_check_mode_waits_for_nothing(play: Play) -> None:
     assert "skipped=1" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("progress", "sentence"),
-    [
-        ({"every": 0}, "every is 0: it must be more than 0 seconds"),
-        ({"timeout": -1}, "timeout is -1: it must be more than 0 seconds"),
-        ({"job": "1.2"}, "could not find job"),
-        ({"pace": 3}, "pace"),
-    ],
-)
-def test_bad_input_is_refused(play: Play, progress: dict[str, Any], sentence: str) -> None:
-    done = play({}, progress)
-    assert done.returncode == 2, done.stdout
-    assert sentence in done.stdout
+def test_bad_input_is_refused(play: Play) -> None:
+    cases = {
+        "every is 0: it must be more than 0 seconds": {"every": 0},
+        "timeout is -1: it must be more than 0 seconds": {"timeout": -1},
+        "could not find job": {"job": "1.2"},
+        "pace": {"pace": 3},
+    }
+    done = play({}, {}, refused=list(cases.values()))
+    assert f"rescued={len(cases)}" in done.stdout, done.stdout
+    refusals = done.stdout.split("TASK [Refuse]")[1:]
+    for refusal, sentence in zip(refusals, cases, strict=True):
+        assert sentence in refusal
 
 
 def test_host_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
