@@ -22,13 +22,15 @@ LINES = 40
 
 @pytest.fixture
 def play() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return a function that runs a playbook, with further arguments, on the hosts of the scenario."""
+    """Return a function that runs a playbook, with further arguments, on the hosts of the scenario or of ``hosts``."""
     inventory = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
     command = Path(sys.executable).with_name("ansible-playbook")
 
-    def run(playbook: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        playbook: Path, *arguments: str, hosts: Path = inventory, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [command, "--inventory", inventory, playbook, *arguments],
+            [command, "--inventory", hosts, playbook, *arguments],
             env={**os.environ, "ANSIBLE_FORCE_COLOR": "false", **environment},
             capture_output=True,
             text=True,
