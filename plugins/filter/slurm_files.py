@@ -152,6 +152,11 @@ options:
       health:
         description: Programs on the nodes, V(prolog), V(epilog) and V(program), and V(interval) of the last in seconds.
         type: dict
+      mig_task_prolog:
+        description:
+          - Program on the nodes that tells tasks their MIG instances by UUID (C(TaskProlog)).
+          - It is written if a node gives out instances without SLURM's NVML plugin, which knows them by number only.
+        type: path
       cgroup_version:
         description: Version of the cgroup hierarchy of the nodes, V(1) or V(2), to refuse what SLURM can't use.
         type: int

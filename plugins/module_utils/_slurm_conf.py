@@ -55,6 +55,7 @@ class Cluster:
     spool_directory: str = "/var/lib/slurm/slurmd"
     plugins_dir: str | None = None
     health: t.Mapping[str, t.Any] | None = None
+    mig_task_prolog: str | None = None
     cgroup_version: int | None = None
     single_host: bool = False
     gpu_shrink_allowed: bool = False
@@ -118,6 +119,7 @@ def files(nodes: t.Sequence[Node], cluster: Cluster, previous: t.Sequence[Node] 
     sections = {
         "Cluster": _cluster_settings(cluster),
         "Scheduling": _scheduling_settings(cluster, kinds, node_lines.values(), config),
+        "Tasks": _task_settings(cluster, gres.values()),
         "Accounting": _accounting_settings(cluster, kinds),
         "Health": _health_settings(cluster),
     }
@@ -205,6 +207,11 @@ def _scheduling_settings(
             }
         )
     return settings
+
+
+def _task_settings(cluster: Cluster, gres: t.Iterable[_slurm_gres.Gres]) -> Lines:
+    unnamed = any(_slurm_gres.has_unnamed_mig(entry) for entry in gres)
+    return {"TaskProlog": [cluster.mig_task_prolog] if cluster.mig_task_prolog and unnamed else None}
 
 
 def _accounting_settings(cluster: Cluster, kinds: t.Sequence[tuple[str, str]]) -> Lines:

@@ -291,6 +291,11 @@ def refuse_shared_mig(nodes: t.Iterable[tuple[Node, Gres]]) -> None:
             )
 
 
+def has_unnamed_mig(gres: Gres) -> bool:
+    """Whether SLURM gives out MIG instances by their number, for it was told their files only: CUDA wants the UUID."""
+    return any(item.method == "file" and any("," in file for file in item.files) for item in gres.resources)
+
+
 _FOUND = re.compile(r"Gres Name=(\S+) Type=(\S+) Count=(\d+)(?:.*?\bFile=(\S+))?")
 _COMPLAINT = re.compile(r"(?:error|fatal): (?P<text>.*)|(?P<other>.*lib wasn't found.*)")
 

@@ -330,3 +330,17 @@ def test_every_version_has_the_settings_that_are_written(version: str) -> None:
             _slurm_conf.SETTINGS.find(line.split("=")[0], release, "")
     for line in text["cgroup.conf"].splitlines()[1:]:
         _slurm_conf.CGROUP.find(line.split("=")[0], release, "")
+
+
+@pytest.mark.parametrize(
+    ("described", "written"),
+    [
+        (node("a", [mig_gpu(0, "x", 2)]), True),
+        (node("a", [mig_gpu(0, "x", 2)], plugins=["nvml"]), False),
+        (node("a", [gpu(0)]), False),
+    ],
+)
+def test_tasks_are_told_their_mig_instances_where_slurm_can_only_number_them(
+    described: dict[str, t.Any], written: bool
+) -> None:
+    assert settings([described], mig_task_prolog="/tell").get("TaskProlog") == ("/tell" if written else None)
