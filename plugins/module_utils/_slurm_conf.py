@@ -24,6 +24,7 @@ NOT_IN_CONFIG = {
     "SlurmctldHost": "the group slurm_controller",
     "NodeName": "the group slurm_compute",
     "PartitionName": "slurm_partitions",
+    "StateSaveLocation": "slurm_state_directory",
 }
 DEFAULT_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 CLUSTER_NAME_LENGTH = 40

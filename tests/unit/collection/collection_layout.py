@@ -21,6 +21,8 @@ PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 MODULES = sorted((ROOT / "plugins/modules").glob("[a-z]*.py"))
 SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 BIN = Path(sys.executable).parent
+# Collections of others whose modules the roles use.
+DEPENDENCIES = {"ansible.mariadb"}
 
 
 class Loader(yaml.SafeLoader):

@@ -261,6 +261,7 @@ def test_partitions(partitions: t.Any, expected: list[str]) -> None:
         ({"config": {"TLSType": "x"}, "version": "22.05.8"}, "slurm_config: SLURM 22.05 has no setting TLSType"),
         ({"config": {"ClusterName": "x"}}, "slurm_config can't set ClusterName: it comes from slurm_cluster_name"),
         ({"config": {"nodename": "x"}}, "slurm_config can't set NodeName"),
+        ({"config": {"StateSaveLocation": "/x"}}, "slurm_config can't set StateSaveLocation"),
         ({"cgroup_config": {"CgroupAutomount": True}}, "slurm_cgroup_config: SLURM 24.11 has no .* CgroupAutomount"),
         ({"memory_reserve_percent": 100}, "slurm_memory_reserve_percent 100"),
         ({"memory_reserve_mb": "much"}, "slurm_memory_reserve_mb is 'much'"),
