@@ -24,8 +24,9 @@ NEW_PROCESSES_SINCE = (23, 11)
 
 NODES_BY_RECONFIGURE_SINCE = (24, 11)
 
-ALWAYS_RESTART = frozenset({"authtype", "slurmctldport", "slurmdport", "clustername"})
-"""Listening ports and authentication; a new cluster name is a new cluster."""
+ALWAYS_RESTART = frozenset({"authtype", "slurmctldhost", "slurmctldport", "slurmdport", "clustername"})
+"""Listening ports and authentication; a new cluster name is a new cluster. Where a second controller is new, a
+reconfiguration times out (24.11.5)."""
 
 RESTART_CONTROLLER = frozenset(
     {
@@ -43,7 +44,6 @@ RESTART_CONTROLLER = frozenset(
         "schedulertype",
         "selecttype",
         "selecttypeparameters",
-        "slurmctldhost",
         "slurmctldparameters",
         "statesavelocation",
         "switchtype",

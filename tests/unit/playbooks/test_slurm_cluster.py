@@ -204,7 +204,7 @@ def test_a_new_cluster_is_built_at_once_and_proven_before_slurm(site: Site) -> N
     assert ran.code == 0, ran.output
     assert ran.of("a") == ran.of("b") == ["facts", "driver", "proof", "work"]
     assert ran.of("head") == ["once", "work"]
-    assert [step for step in ran.steps if step.startswith("driver")] == ["driver a", "driver b"]
+    assert sorted(step for step in ran.steps if step.startswith("driver")) == ["driver a", "driver b"]
     assert "WARNING" not in ran.output
 
 
@@ -226,18 +226,14 @@ def test_the_drain_comes_with_the_tag_too(site: Site) -> None:
 def test_as_many_at_once_as_the_inventory_says(site: Site) -> None:
     ran = site.run(CLUSTER, live="a b", nvidia_driver_reboot=True, slurm_cluster_serial="100%")
     assert ran.code == 0, ran.output
-    assert [step for step in ran.steps if step.split()[0] in ("drain", "reboot")] == [
-        "drain a",
-        "drain b",
-        "reboot a",
-        "reboot b",
-    ]
+    steps = [step for step in ran.steps if step.split()[0] in ("drain", "reboot")]
+    assert (set(steps[:2]), set(steps[2:])) == ({"drain a", "drain b"}, {"reboot a", "reboot b"})
 
 
 def test_without_a_reboot_nodes_that_take_jobs_are_done_at_once(site: Site) -> None:
     ran = site.run(CLUSTER, live="a b")
     assert ran.code == 0, ran.output
-    assert ran.steps[:4] == ["facts a", "facts b", "driver a", "driver b"]
+    assert (set(ran.steps[:2]), set(ran.steps[2:4])) == ({"facts a", "facts b"}, {"driver a", "driver b"})
     assert ran.of("a") == ["facts", "driver", "environment", "work"]
 
 

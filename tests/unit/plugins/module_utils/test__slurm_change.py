@@ -62,6 +62,7 @@ PARTITION = files(partitions=[{"name": "main", "config": {"MaxTime": 5}}])
         (with_setting(GresTypes="gpu,nic"), NEW, "reconfigure", False, []),
         (with_setting(SlurmdPort=7000), NEWEST, "restart", True, ALL),
         (with_setting(AuthType="auth/slurm"), NEWEST, "restart", True, ALL),
+        (files(controllers=[{"name": "head"}, {"name": "second"}]), NEWEST, "restart", True, ALL),
         (with_setting(Prolog=["/a", "/b"]), OLD, "reconfigure", False, []),
         (files(cgroup_config={"ConstrainSwapSpace": True}), OLD, "reconfigure", False, []),
     ],
