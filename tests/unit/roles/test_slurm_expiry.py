@@ -7,13 +7,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib.machinery
-import importlib.util
 import json
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,8 +17,8 @@ import pytest
 from ansible_collections.cudahub.gpu.plugins.module_utils import _sacctmgr
 from ansible_collections.cudahub.gpu.plugins.module_utils._slurm_command import Result
 from ansible_collections.cudahub.gpu.tests.unit.plugins.slurm_cases import REFUSED, Slurm
+from ansible_collections.cudahub.gpu.tests.unit.program import load
 
-SCRIPT = Path(__file__).resolve().parents[3] / "roles/slurm/files/slurm-expiry"
 TODAY = dt.date(2027, 6, 30)
 RECORD = {
     "cluster": "cluster",
@@ -41,17 +37,7 @@ CHANGES = [
 ]
 
 
-def load() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("slurm_expiry", str(SCRIPT))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module
-
-
-expiry = load()
+expiry = load("slurm/files/slurm-expiry")
 
 
 class Host:

@@ -6,33 +6,21 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from ansible_collections.cudahub.gpu.tests.unit.program import load
+
 SCRIPT = Path(__file__).resolve().parents[3] / "roles/slurm/files/gpu-health"
 
 
-def load() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("slurm_gpu_health", str(SCRIPT))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module
-
-
-check = load()
+check = load("slurm/files/gpu-health")
 
 MIG = check.Instance("MIG-1", "1g.5gb", ("/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap12"))
 WHOLE = check.Gpu(3, "GPU-3", "00000000:3B:00.0", ("/dev/nvidia3",))

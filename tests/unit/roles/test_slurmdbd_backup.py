@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 import gzip
-import importlib.machinery
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "roles/slurm/files/slurmdbd-backup"
+from ansible_collections.cudahub.gpu.tests.unit.program import load
+
 PASSWORD = "a b#c\\d'e"  # noqa: S105 (of no database)
 CONFIGURATION = """\
 # Written by role slurm.
@@ -42,17 +39,7 @@ exit {status}
 COMPLETE = "CREATE TABLE t;\n-- Dump completed on 2026-11-28"
 
 
-def load() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("slurmdbd_backup", str(SCRIPT))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module
-
-
-backup = load()
+backup = load("slurm/files/slurmdbd-backup")
 
 
 class Host:
