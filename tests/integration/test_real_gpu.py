@@ -221,7 +221,6 @@ def test_a_driver_that_is_in_use_or_somebody_elses_is_named_and_left_alone(host:
             "cudahub.gpu.driver_plan",
             source="nvidia",
             gpus=[{"architecture": card.findtext("product_architecture"), "name": card.findtext("product_name")}],
-            kernel="newest",
             repository={
                 "url": "file:/nothing/is/here/",
                 "key_url": "file:/nothing/is/here.pub",
