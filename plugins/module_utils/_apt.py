@@ -152,10 +152,12 @@ class AptReader:
 def transaction_arguments(install: t.Sequence[Package], remove: t.Sequence[str]) -> list[str]:
     """The end of apt-get's command line for a transaction, whether it is simulated or done.
 
-    Dependencies that are held change, too, which only the classic solver can do.
+    Dependencies that are held change, too, which only the classic solver can do. Packages that only come from the same
+    source as another one, as linux-libc-dev and the kernel's headers, stay as they are.
     """
     return [
         *("-o", "APT::Ignore-Hold=true", "-o", "APT::Solver=internal"),
+        *("-o", "APT::Get::Upgrade-By-Source-Package=false"),
         "-y",
         "--no-install-recommends",
         "--fix-broken",

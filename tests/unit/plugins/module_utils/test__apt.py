@@ -182,6 +182,7 @@ def test_simulate() -> None:
     assert command[:2] == ["apt-get", "-s"]
     assert command[-2:] == ["libcuda1=595.71.05-1", "old-"]
     assert "APT::Ignore-Hold=true" in command
+    assert "APT::Get::Upgrade-By-Source-Package=false" in command
 
 
 def test_what_a_killed_transaction_left_is_named() -> None:
