@@ -44,7 +44,7 @@ def ping(host: Host) -> dict[str, str]:
     return {line.split("(")[1].split(")")[0]: line.split()[-1] for line in lines if "(" in line}
 
 
-def wait(host: Host, what: Callable[[], bool], seconds: int = 90) -> None:
+def wait(host: Host, what: Callable[[], bool], seconds: int = 150) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, host.run("scontrol ping; tail /var/log/slurm/slurmctld.log").stdout

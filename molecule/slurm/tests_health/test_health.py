@@ -24,7 +24,7 @@ UNITS = ["slurmctld.service", "slurmd.service"]
 
 ROLE = Path(__file__).parents[1] / "role.yml"
 RESUME = (ROLE, "-e", "entry=resume", "-e", f"target={BAD}")
-SECONDS = 60
+SECONDS = 90
 DRAIN = (ROLE, "-e", "entry=drain", "-e", f"target={BAD}", "-e", f"slurm_drain_timeout={SECONDS}")
 
 Play = Callable[..., Any]
