@@ -26,6 +26,7 @@ UNITS = ["slurmctld", "slurmdbd", "munge"]
 PLAY = Path(__file__).parents[1] / "role.yml"
 INVENTORY = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
 SHARED = Path(__file__).parents[2] / "shared"
+PROCESS = 'pgrep -u root -fx "sleep 600"'
 PARTITIONS = [{"name": "main", "nodes": "ALL"}, {"name": "hopper", "nodes": ["gpu1"], "config": {"MaxTime": "120"}}]
 Play = Callable[..., CompletedProcess[str]]
 # What a refusal leaves alone: the configuration, what is known of the nodes, and the daemon.
@@ -41,13 +42,19 @@ def run(play: Play, *arguments: str, **variables: Any) -> tuple[int, str]:
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
+def on(host: Host, name: str) -> Host:
+    """Return another host of the cluster."""
+    return Host.get_host(f"ansible://{name}", ansible_inventory=host.backend.ansible_runner.inventory_file)
+
+
 @pytest.fixture
 def job(host: Host) -> Iterator[str]:
-    """A job that has a GPU of gpu1 for minutes."""
+    """A job that has a GPU of gpu1 for minutes, and whose process runs: SLURM says RUNNING before."""
     number = host.check_output(
         "sbatch --parsable --chdir=/ --mem=64 --nodelist=gpu1 --gres=gpu:1 --output=/dev/null --wrap 'sleep 600'"
     )
     host.run_expect([0], f"timeout 120 sh -c 'until squeue -hj {number} -o %T | grep -q RUNNING; do sleep 0.5; done'")
+    on(host, "gpu1").run_expect([0], f"timeout 120 sh -c 'until {PROCESS}; do sleep 0.5; done'")
     yield number
     host.run_expect([0], f"scancel {number}")
     host.run_expect([0], f"timeout 120 sh -c 'while squeue -hj {number} | grep -q .; do sleep 0.5; done'")
@@ -55,8 +62,7 @@ def job(host: Host) -> Iterator[str]:
 
 def seen(host: Host, number: str) -> tuple[str, str]:
     """State and process of a job's sleep, which another one would not have."""
-    gpu1 = Host.get_host("ansible://gpu1", ansible_inventory=host.backend.ansible_runner.inventory_file)
-    return host.check_output(f"squeue -hj {number} -o '%T %r'"), gpu1.check_output("pgrep -u root -fx 'sleep 600'")
+    return host.check_output(f"squeue -hj {number} -o '%T %r'"), on(host, "gpu1").check_output(PROCESS)
 
 
 def test_a_job_survives_a_changed_partition_and_a_restart(host: Host, play: Play, job: str) -> None:
@@ -123,12 +129,11 @@ def test_without_the_controller_nothing_is_done_on_the_others(host: Host, play: 
     assert "UID 2010 of zoe is that of local-only on head: give zoe another UID in slurm_users." in said
     assert "Nothing more is done on gpu1: head failed above, which the whole cluster needs." in said
     assert host.check_output(LOOK) == before
-    gpu1 = Host.get_host("ansible://gpu1", ansible_inventory=host.backend.ansible_runner.inventory_file)
-    assert not gpu1.user("zoe").exists
+    assert not on(host, "gpu1").user("zoe").exists
 
 
 def test_a_clock_that_is_wrong_is_refused(host: Host, play: Play) -> None:
-    gpu2 = Host.get_host("ansible://gpu2", ansible_inventory=host.backend.ansible_runner.inventory_file)
+    gpu2 = on(host, "gpu2")
     gpu2.run_expect([0], r"printf '#!/bin/sh\necho 1000\n' > /usr/local/bin/date; chmod 755 /usr/local/bin/date")
     try:
         code, said = run(play, "--limit", "gpu2")
@@ -139,7 +144,7 @@ def test_a_clock_that_is_wrong_is_refused(host: Host, play: Play) -> None:
 
 
 def test_another_munge_key_is_replaced_and_never_shown(host: Host, play: Play) -> None:
-    gpu2 = Host.get_host("ansible://gpu2", ansible_inventory=host.backend.ansible_runner.inventory_file)
+    gpu2 = on(host, "gpu2")
     right = gpu2.file("/etc/munge/munge.key").sha256sum
     gpu2.run_expect([0], "head --bytes 128 /dev/urandom > /etc/munge/munge.key; systemctl restart munge")
     wrong = gpu2.check_output("base64 --wrap=0 /etc/munge/munge.key")
