@@ -173,6 +173,13 @@ options:
     type: list
     elements: dict
     default: []
+  on_refusal:
+    description:
+      - What happens where SLURM would refuse the files. V(fail) fails.
+      - V(return) returns the key V(refused) with the sentence instead of the files, for a task that shows it by itself.
+    type: str
+    choices: [fail, return]
+    default: fail
 """
 
 EXAMPLES = r"""
@@ -210,13 +217,16 @@ def slurm_files(
     nodes: t.Sequence[t.Mapping[str, t.Any]],
     cluster: t.Mapping[str, t.Any],
     previous: t.Sequence[t.Mapping[str, t.Any]] | None = None,
+    on_refusal: str = "fail",
 ) -> dict[str, str]:
-    """The texts of the files. Raises AnsibleFilterError for what SLURM would refuse."""
+    """The texts of the files. Raises AnsibleFilterError for what SLURM would refuse, or returns it."""
     try:
         return _slurm_conf.files(
             _slurm_node.read_nodes(nodes), _slurm_conf.read_cluster(cluster), _slurm_conf.read_previous(previous)
         )
     except SlurmError as error:
+        if on_refusal == "return":
+            return {"refused": str(error)}
         raise AnsibleFilterError(f"slurm_files: {error}") from error
 
 

@@ -25,6 +25,35 @@ DEFAULT_ACCOUNT = Setting("default_account", "DefaultAccount", "name")
 ADMIN_LEVEL = Setting("admin_level", "AdminLevel", "name")
 ACCOUNTS = Setting("accounts", "Account", "names")
 
+STATE: dict[str, t.Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+QOS_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "state": STATE,
+    **_slurm_limits.argument_spec(_slurm_limits.QOS),
+    "preempt_mode": {"type": "str", "choices": ["cluster", "cancel", "requeue", "suspend"]},
+}
+ACCOUNT_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "state": STATE,
+    "cluster": {"type": "str"},
+    "parent": {"type": "str"},
+    "description": {"type": "str"},
+    "organization": {"type": "str"},
+    "expires": {"type": "str"},
+    **_slurm_limits.argument_spec(ASSOCIATION),
+}
+USER_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "state": STATE,
+    "cluster": {"type": "str"},
+    "accounts": {"type": "list", "elements": "str"},
+    "append": {"type": "bool", "default": False},
+    "default_account": {"type": "str"},
+    "admin_level": {"type": "str", "choices": ["none", "operator", "admin"]},
+    "expires": {"type": "str"},
+    **_slurm_limits.argument_spec(ASSOCIATION),
+}
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*\$?")
 
 

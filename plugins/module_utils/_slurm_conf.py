@@ -274,6 +274,14 @@ def _node_line(node: Node, gres: _slurm_gres.Gres, cluster: Cluster) -> NodeLine
     for name in ("NodeName", "NodeAddr", "Gres", "Features"):
         if name in own:
             raise SlurmError(f"{where} can't set {name}: it comes from the host, its GPUs or its own option")
+    for name, found in (("CPUs", node.hardware["CPUs"]), ("RealMemory", node.hardware["RealMemory"])):
+        texts = own.get(name)
+        wanted = _whole(texts[0] if texts else None, 0)
+        if wanted > found and not _overrides_hardware(cluster):
+            raise SlurmError(
+                f"{where} sets {name} to {wanted}, but slurmd finds {found}, and SLURM does not use a node that has "
+                "less than its line says: take it away, or give a smaller number"
+            )
     if "Sockets" in own:
         values["Boards"] = values["SocketsPerBoard"] = None
     if "Procs" in own:
@@ -285,6 +293,10 @@ def _node_line(node: Node, gres: _slurm_gres.Gres, cluster: Cluster) -> NodeLine
         real_memory=_whole(values["RealMemory"], 1),
         cpus=_whole(values.get("CPUs") or values.get("Procs"), node.hardware["CPUs"]),
     )
+
+
+def _overrides_hardware(cluster: Cluster) -> bool:
+    return any("config_overrides" in str(value) for value in (cluster.config or {}).values())
 
 
 def _whole(text: str | None, default: int) -> int:
@@ -337,19 +349,12 @@ def _gres(nodes: t.Sequence[Node], gres: t.Mapping[str, _slurm_gres.Gres]) -> st
     )
 
 
-def _partitions(cluster: Cluster, names: t.Sequence[str]) -> str:
-    if not isinstance(cluster.partitions, (list, tuple)) or not cluster.partitions:
+def check_partitions(partitions: t.Any) -> None:
+    """Raises SlurmError for partitions that no cluster can have, whatever its nodes and its version."""
+    if not isinstance(partitions, (list, tuple)) or not partitions:
         raise SlurmError("slurm_partitions is not a list of partitions with name and nodes")
-    wanted = [partition for partition in cluster.partitions if isinstance(partition, t.Mapping)]
-    defaults = [partition for partition in wanted if partition.get("default")]
-    if len(defaults) > 1:
-        raise SlurmError(
-            f"slurm_partitions has {len(defaults)} default partitions: "
-            f"{', '.join(str(partition.get('name')) for partition in defaults)}; keep one"
-        )
-    default = next(iter([*defaults, *wanted]), None)
-    text, seen, known = "", set(), frozenset(names)
-    for partition in cluster.partitions:
+    seen, defaults = set(), []
+    for partition in partitions:
         name = partition.get("name") if isinstance(partition, t.Mapping) else None
         if not isinstance(name, str) or not _PARTITION_NAME.fullmatch(name) or name.upper() == "DEFAULT":
             raise SlurmError(
@@ -358,20 +363,33 @@ def _partitions(cluster: Cluster, names: t.Sequence[str]) -> str:
         if name in seen:
             raise SlurmError(f"slurm_partitions: the partition {name} is there twice")
         seen.add(name)
-        text += _partition(partition, name, known, cluster.release, is_default=partition is default)
-    return text
+        for key in partition:
+            if key not in ("name", "nodes", "default", "config"):
+                raise SlurmError(
+                    f"partition {name} has the key {key!r}: it takes name, nodes, default and config; a parameter of "
+                    "SLURM goes into config"
+                )
+        if partition.get("default"):
+            defaults.append(name)
+    if len(defaults) > 1:
+        raise SlurmError(f"slurm_partitions has {len(defaults)} default partitions: {', '.join(defaults)}; keep one")
+
+
+def _partitions(cluster: Cluster, names: t.Sequence[str]) -> str:
+    check_partitions(cluster.partitions)
+    default = next((one for one in cluster.partitions if one.get("default")), cluster.partitions[0])
+    known = frozenset(names)
+    return "".join(
+        _partition(partition, known, cluster.release, is_default=partition is default)
+        for partition in cluster.partitions
+    )
 
 
 def _partition(
-    partition: t.Mapping[str, t.Any], name: str, known: frozenset[str], version: tuple[int, int], *, is_default: bool
+    partition: t.Mapping[str, t.Any], known: frozenset[str], version: tuple[int, int], *, is_default: bool
 ) -> str:
+    name = partition["name"]
     where = f"partition {name}"
-    for key in partition:
-        if key not in ("name", "nodes", "default", "config"):
-            raise SlurmError(
-                f"{where} has the key {key!r}: it takes name, nodes, default and config; a parameter of SLURM goes "
-                "into config"
-            )
     config = PARTITION.read(partition.get("config") or {}, version, where)
     for key in ("Nodes", "Default"):
         if key in config:

@@ -4,8 +4,9 @@
 
 """The settings of SLURM's configuration files and the versions that accept them.
 
-The tables come from SLURM's own parser: the tables ``s_p_options_t`` of src/common/read_config.c and of cgroup.c
-(github.com/SchedMD/slurm), without those marked as defunct, of the last release of each version.
+The tables come from SLURM's own parser: the tables ``s_p_options_t`` of src/common/read_config.c, of cgroup.c and of
+src/slurmdbd/read_config.c (github.com/SchedMD/slurm), without those marked as defunct, of the last release of each
+version.
 """
 
 from __future__ import annotations
@@ -87,6 +88,18 @@ MaxKmemPercent:f<23.11 MaxRAMPercent:f MaxSwapPercent:f MemoryLimitEnforcement:b
 MemorySwappiness:n MinKmemSpace:n<23.11 MinRAMSpace:n RootOwnedCgroups:b>=23.02<23.11
 SignalChildrenProcesses:b>=23.11 SystemdTimeout:n>=24.05 TaskAffinity:b<22.05
 """
+_SLURMDBD = """
+AllowNoDefAcct:b>=22.05 AllResourcesAbsolute:b>=23.02 ArchiveDir ArchiveEvents:b ArchiveJobEnv:b>=26.05 ArchiveJobs:b
+ArchiveJobScript:b>=26.05 ArchiveResvs:b ArchiveScript ArchiveSteps:b ArchiveSuspend:b ArchiveTXN:b ArchiveUsage:b
+AuthAltParameters AuthAltTypes AuthInfo AuthType CommitDelay:n CommunicationParameters DbdAddr DbdBackupHost DbdHost
+DbdPort:n DebugFlags DebugLevel DebugLevelSyslog DefaultQOS DisableArchiveCommands:b>=25.11 DisableCoordDBD:b>=24.05
+DisableRollups:b>=26.05 HashPlugin>=24.05 JobPurge:n LogFile LogTimeFormat MaxPurgeLimit:n>=25.11 MaxQueryTimeRange
+MessageTimeout:n Parameters PidFile PluginDir PrivateData PurgeEventAfter PurgeEventMonths:n PurgeJobAfter
+PurgeJobEnvAfter>=26.05 PurgeJobMonths:n PurgeJobScriptAfter>=26.05 PurgeResvAfter PurgeStepAfter PurgeStepMonths:n
+PurgeSuspendAfter PurgeSuspendMonths:n PurgeTXNAfter PurgeTXNMonths:n PurgeUsageAfter PurgeUsageMonths:n SlurmUser
+StepPurge:n StorageBackupHost StorageHost StorageLoc StorageParameters StoragePass StoragePassScript>=25.11
+StoragePort:n StorageType StorageUser TCPTimeout:n TLSParameters>=24.05 TLSType>=24.05 TrackSlurmctldDown:b TrackWCKey:b
+"""
 
 _ENTRY = re.compile(r"(\w+)(?::(\w))?(?:>=([\d.]+))?(?:<([\d.]+))?")
 _NUMBER = re.compile(r"(?:\d+|0x[0-9a-fA-F]+|\d+[kKmMgGtT]|INFINITE|UNLIMITED)", re.IGNORECASE)
@@ -131,6 +144,14 @@ class Table:
         else:
             change = f"it ended with {version_text(parameter.until or version)}"
         raise SlurmError(f"{where}: SLURM {version_text(version)} has no {self.what} {parameter.name}: {change}")
+
+    def check(self, values: t.Any, where: str) -> None:
+        """Raises SlurmError for a setting that no version of SLURM has, and for a value that it does not take."""
+        for name in values if isinstance(values, t.Mapping) else ():
+            parameter = self.parameters.get(str(name).lower())
+            self.read({name: values[name]}, parameter.since if parameter else OLDEST, where)
+        if not isinstance(values, t.Mapping):
+            self.read(values, OLDEST, where)
 
     def read(self, values: t.Any, version: tuple[int, int], where: str) -> dict[str, list[str] | None]:
         """The checked values by the setting's name: the texts to write, one a line, or None to write none."""
@@ -248,3 +269,4 @@ SETTINGS = _table("setting", _SETTINGS)
 NODE = _table("node parameter", _NODE)
 PARTITION = _table("partition parameter", _PARTITION)
 CGROUP = _table("setting of cgroup.conf", _CGROUP)
+SLURMDBD = _table("setting of slurmdbd.conf", _SLURMDBD)

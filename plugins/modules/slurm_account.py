@@ -100,23 +100,14 @@ import shlex
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _sacctmgr, _slurm_limits
+from ansible_collections.cudahub.gpu.plugins.module_utils import _sacctmgr
 from ansible_collections.cudahub.gpu.plugins.module_utils._slurm_command import ModuleHost, SlurmError
 
 
 def main() -> None:
     """Read the parameters, change what has to be, and return."""
     module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "cluster": {"type": "str"},
-            "parent": {"type": "str"},
-            "description": {"type": "str"},
-            "organization": {"type": "str"},
-            "expires": {"type": "str"},
-            **_slurm_limits.argument_spec(_slurm_limits.ASSOCIATION),
-        },
+        argument_spec=_sacctmgr.ACCOUNT_ARGUMENTS,
         supports_check_mode=True,
     )
     database = _sacctmgr.Database(ModuleHost(module), check=module.check_mode)

@@ -22,6 +22,21 @@ COLLECTIONS = COLLECTION.parents[2]
 # Variables of a host that is this machine.
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
+# A connection that is not called local, as the reboot of a local host is refused, and that says which host it is.
+CONNECTION = """\
+from ansible.plugins.connection.local import Connection as Local
+DOCUMENTATION = '''
+name: near
+short_description: The local connection by another name
+description: [The local connection by another name.]
+options: {}
+'''
+class Connection(Local):
+    transport = "near"
+    def exec_command(self, cmd, in_data=None, sudoable=True):
+        return super().exec_command(f"export HOST={self._play_context.remote_addr}; {cmd}", in_data, sudoable)
+"""
+
 
 def written(path: Path, variable: str) -> dict[str, Any]:
     """Return a task that writes a variable of all hosts into one file; a copy by each host would take much longer."""

@@ -104,7 +104,7 @@ def test_a_user_with_an_account_runs_jobs_and_others_do_not(host: Host) -> None:
 
 def test_the_munge_key_is_one_and_the_same_and_secret(host: Host) -> None:
     keys = set()
-    for name in ("head", "gpu1", "gpu2"):
+    for name in ("head", "front", "gpu1", "gpu2"):
         other = Host.get_host(f"ansible://{name}", ansible_inventory=host.backend.ansible_runner.inventory_file)
         key = other.file("/etc/munge/munge.key")
         assert (key.user, key.mode) == ("munge", 0o400)
@@ -116,6 +116,14 @@ def test_compute_nodes_have_their_configuration_from_the_controller(host: Host) 
     node = Host.get_host("ansible://gpu1", ansible_inventory=host.backend.ansible_runner.inventory_file)
     assert not node.file("/etc/slurm/slurm.conf").exists
     assert host.file("/etc/slurm/slurm.conf").contains("enable_configless")
+
+
+def test_jobs_are_started_from_a_host_that_only_logs_people_in(host: Host) -> None:
+    front = Host.get_host("ansible://front", ansible_inventory=host.backend.ansible_runner.inventory_file)
+    run = "cd /; srun --immediate=60 --mem=64 --nodelist=gpu1 --gres=gpu:1 hostname -s"
+    assert front.check_output(f"runuser -u anna -- bash -c '{run}'") == "gpu1"
+    assert not front.file("/usr/sbin/slurmd").exists
+    assert not front.file("/usr/sbin/slurmctld").exists
 
 
 @pytest.fixture

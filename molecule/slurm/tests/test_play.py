@@ -98,6 +98,9 @@ def test_a_partition_with_jobs_does_not_go(host: Host, play: Play, job: str) -> 
             "holds the jobs of the cluster classroom, and slurmctld would not start",
         ),
         ("gpu1", {"slurm_state_min_free_mb": 99999999}, "MB left, and slurmctld loses jobs when it is full"),
+        ("gpu1", {"slurm_config": {"Prolog": "/opt/site/prolog"}}, "names /opt/site/prolog, which gpu1 does not have"),
+        ("head", {"slurm_accounts": [{"name": "class", "qos": ["fast"]}]}, "class: There is no QOS 'fast'"),
+        ("gpu1", {"slurm_node_config": {"CPUs": 400}}, "slurm_node_config sets CPUs to 400, but slurmd finds "),
         ("gpu1", {"slurm_node_name": "nowhere"}, "does not know the name nowhere of gpu1"),
         ("head", {"_slurm_os": "Gentoo-2"}, "which role slurm does not support: it supports Debian-12"),
         ("head", {"slurm_partitions": [{"name": "main", "config": {"MaxTim": "60"}}]}, "MaxTim"),
@@ -116,6 +119,37 @@ def test_what_cannot_work_is_refused_before_any_change(
     assert code == 2, said
     assert sentence in said
     assert host.check_output(LOOK) == before
+
+
+def test_a_controller_that_does_not_start_goes_back(host: Host, play: Play) -> None:
+    before = host.check_output("cksum /etc/slurm/*.conf /var/lib/cudahub/slurm/slurmctld.json")
+    code, said = run(play, "--limit", "head", slurm_config={"SlurmctldPort": 3306, "SlurmdTimeout": 15})
+    assert code == 2, said
+    assert "slurmctld on head does not run with this configuration: " in said
+    assert ". It runs again with the one before." in said
+    assert host.check_output("cksum /etc/slurm/*.conf /var/lib/cudahub/slurm/slurmctld.json") == before
+    host.run_expect([0], "timeout 60 sh -c 'until scontrol ping | grep -q UP; do sleep 0.5; done'")
+
+
+def test_a_slurmdbd_that_does_not_start_goes_back(host: Host, play: Play) -> None:
+    before = host.check_output("cksum /etc/slurm/slurmdbd.conf")
+    code, said = run(play, "--limit", "head", slurm_db_config={"PurgeJobAfter": "12parsecs"})
+    assert code == 2, said
+    assert "slurmdbd does not run on head: " in said
+    assert ". It runs again with the settings before." in said
+    assert host.check_output("cksum /etc/slurm/slurmdbd.conf") == before
+    assert host.service("slurmdbd").is_running
+
+
+def test_a_user_with_a_job_keeps_the_login(host: Host, play: Play) -> None:
+    number = host.check_output("runuser -u anna -- sbatch --parsable --hold --chdir=/ --wrap 'sleep 600'")
+    try:
+        code, said = run(play, "--limit", "head", slurm_users=[{"name": "anna", "state": "absent"}])
+    finally:
+        host.run_expect([0], f"scancel {number}")
+    assert code == 2, said
+    assert f"slurm_users has state absent for anna, but the user still has jobs ({number}): wait until" in said
+    assert host.user("anna").shell == "/bin/bash"
 
 
 def test_without_the_controller_nothing_is_done_on_the_others(host: Host, play: Play) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from testinfra.host import Host
 
-testinfra_hosts = ["ansible://head", "ansible://gpu1", "ansible://gpu2"]
+testinfra_hosts = ["ansible://head", "ansible://front", "ansible://gpu1", "ansible://gpu2"]
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,11 @@ testinfra_hosts = ["ansible://head", "ansible://gpu1", "ansible://gpu2"]
 def test_slurm_is_gone(host: Host, path: str) -> None:
     assert not host.file(path).exists
     assert not host.file("/var/lib/cudahub/slurm").exists
+
+
+def test_nothing_of_it_is_left_behind(host: Host) -> None:
+    assert host.check_output("find /etc/slurm -name '*~'") == ""
+    assert host.check_output("find /etc/systemd/system -name 'slurm*.service.d'") == ""
 
 
 def test_munge_and_users_stay(host: Host) -> None:

@@ -20,22 +20,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.cudahub.gpu.tests.unit.playbook_run import COLLECTION, LOCAL, run_playbook
+from ansible_collections.cudahub.gpu.tests.unit.playbook_run import COLLECTION, CONNECTION, LOCAL, run_playbook
 
-# A connection that is not called local, as the reboot of a local host is refused, and that says which host it is.
-CONNECTION = """\
-from ansible.plugins.connection.local import Connection as Local
-DOCUMENTATION = '''
-name: near
-short_description: The local connection by another name
-description: [The local connection by another name.]
-options: {}
-'''
-class Connection(Local):
-    transport = "near"
-    def exec_command(self, cmd, in_data=None, sudoable=True):
-        return super().exec_command(f"export HOST={self._play_context.remote_addr}; {cmd}", in_data, sudoable)
-"""
 SYSTEMCTL = """\
 #!/bin/sh
 case " $LIVE " in *" $HOST "*) echo active ;; *) echo inactive; exit 3 ;; esac

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.cudahub.gpu.tests.unit.playbook_run import COLLECTION, LOCAL, run_playbook
+from ansible_collections.cudahub.gpu.tests.unit.playbook_run import COLLECTION, CONNECTION, LOCAL, run_playbook
 
 MODULES = ("gpu_facts", "driver_plan", "driver_packages", "driver_load")
 
@@ -59,19 +59,6 @@ esac
 REBUILD = """\
 #!/bin/sh
 echo rebuilt >> "$HOST_FOLDER/rebuilt"
-"""
-
-# A connection that is not called local, as the reboot of a local host is refused.
-CONNECTION = """\
-from ansible.plugins.connection.local import Connection as Local
-DOCUMENTATION = '''
-name: near
-short_description: The local connection by another name
-description: [The local connection by another name.]
-options: {}
-'''
-class Connection(Local):
-    transport = "near"
 """
 
 SYSTEM = {

@@ -28,6 +28,9 @@ def test_shrinking_is_refused() -> None:
     before, now = [node("gpu1", [gpu(0), gpu(1)])], [node("gpu1", [gpu(0)])]
     with pytest.raises(AnsibleFilterError, match="slurm_files: node gpu1 has fewer GPUs than before"):
         slurm_files(now, cluster=cluster(), previous=before)
+    returned = slurm_files(now, cluster=cluster(), previous=before, on_refusal="return")
+    assert list(returned) == ["refused"]
+    assert returned["refused"].startswith("node gpu1 has fewer GPUs than before")
     assert slurm_files(now, cluster=cluster(gpu_shrink_allowed=True), previous=before)
 
 

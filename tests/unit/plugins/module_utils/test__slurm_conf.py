@@ -281,6 +281,12 @@ def test_refuses(values: dict[str, t.Any], message: str) -> None:
     [
         ([], {}, "there is no compute node"),
         ([node(config={"Gres": "gpu:4"})], {}, "node gpu01: slurm_node_config can't set Gres"),
+        (
+            [node(config={"CPUs": 400})],
+            {},
+            "node gpu01: slurm_node_config sets CPUs to 400, but slurmd finds 32, and SLURM does not use a node",
+        ),
+        ([node(config={"RealMemory": 99999999})], {}, "sets RealMemory to 99999999, but slurmd finds"),
         ([node(config={"RestrictedCoresPerGPU": 1})], {"version": "22.05"}, "it came with 24.05"),
         (
             [node("a", [mig_gpu(0, "x", 2)], version="22.05.8"), node("b", [gpu(0)], shards=2, version="22.05.8")],
@@ -292,6 +298,11 @@ def test_refuses(values: dict[str, t.Any], message: str) -> None:
 def test_refuses_nodes(nodes: t.Any, values: dict[str, t.Any], message: str) -> None:
     with pytest.raises(SlurmError, match=message):
         files(nodes, **values)
+
+
+def test_more_than_the_hardware_is_written_where_the_site_overrides_it() -> None:
+    text = files([node(config={"CPUs": 400})], config={"SlurmdParameters": "config_overrides"})["slurm.conf"]
+    assert "CPUs=400" in text
 
 
 def test_a_gpu_that_is_gone() -> None:

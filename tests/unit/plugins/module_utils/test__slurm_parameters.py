@@ -57,6 +57,12 @@ def test_no_version(text: t.Any, message: str) -> None:
         (parameters.PARTITION, "MaxTimes", (22, 5), "no partition parameter 'MaxTimes'; did you mean MaxTime"),
         (parameters.PARTITION, "PowerDownOnIdle", (22, 5), "it came with 23.02"),
         (parameters.NODE, "Wieght", (22, 5), "no node parameter 'Wieght'; did you mean Weight?"),
+        (
+            parameters.SLURMDBD,
+            "MaxPurgeLimit",
+            (24, 11),
+            "no setting of slurmdbd.conf MaxPurgeLimit: it came with 25.11",
+        ),
         (parameters.SETTINGS, "xyzzy", (22, 5), "has no setting 'xyzzy'$"),
         (parameters.SETTINGS, "Include", (22, 5), "has no setting 'Include'"),
     ],
