@@ -19,6 +19,7 @@ from ._apt import AptReader
 from ._driver_packages import Notice, RefusedError
 from ._driver_record import RECORD, PlanError, Record, RecordFile
 from ._gpu import read_marker
+from ._openpgp import is_key
 from ._pci import HostFiles
 
 if t.TYPE_CHECKING:
@@ -63,6 +64,22 @@ class _RealHost:
         except PlanError as error:
             raise RefusedError([Notice("record", str(error))]) from error
 
+    @property
+    def key_url(self) -> str | None:
+        return self._wish.key.url if self._wish.key else None
+
+    def with_key(self, repository: dict[str, t.Any]) -> dict[str, t.Any]:
+        """A repository as the role takes it, with whether the host has its key."""
+        path, fingerprint = repository["key_path"], repository["key_fingerprint"]
+        try:
+            there = path is None or is_key(Path(self.files.path(path)).read_bytes(), fingerprint)
+        except OSError:
+            there = False
+        return {**repository, "key_there": there}
+
+    def writable(self, path: str) -> bool:
+        return os.access(path, os.W_OK | os.X_OK)
+
     def space(self, path: str) -> _preflight.Space:
         there = next(one for one in (Path(path), *Path(path).parents) if one.exists())
         status = os.statvfs(there)
@@ -102,7 +119,7 @@ class AptHost(_RealHost):
 
     def repository(self) -> dict[str, t.Any] | None:
         needed = self._needed()
-        return None if needed is None else needed.as_dict()
+        return None if needed is None else self.with_key(needed.as_dict())
 
     @contextlib.contextmanager
     def catalogue(self) -> t.Iterator[_AptCatalogue]:
@@ -165,7 +182,7 @@ class DnfHost(_RealHost):
         if url is None or key is None or _dnf.is_configured(self.files, url):
             return None
         self._check_key(key)
-        return _dnf.needed_repository(url, key.url, key.fingerprint, key.checksum)
+        return self.with_key(_dnf.needed_repository(url, key.url, key.fingerprint, key.checksum))
 
     @contextlib.contextmanager
     def catalogue(self) -> t.Iterator[_DnfCatalogue]:

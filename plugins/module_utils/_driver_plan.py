@@ -16,6 +16,10 @@ from ._driver_packages import Notice, RefusedError
 from ._driver_record import Record
 from ._packages import Package, PackageError, RepositoryError, Transaction
 
+PLACES = {"/var/log/cudahub": "the log of the packages", "/var/lib/cudahub": "the record of what was installed"}
+"""Directories that a transaction writes to, beside what the package manager does, and what for."""
+
+
 if t.TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -86,6 +90,13 @@ class Host(t.Protocol):
 
     def owner(self, path: str) -> str | None:
         """The package that a file belongs to."""
+
+    @property
+    def key_url(self) -> str | None:
+        """Where the key of the repository is, if one is wanted."""
+
+    def writable(self, path: str) -> bool:
+        """Whether a directory, given by its real path, can be written."""
 
     def space(self, path: str) -> _preflight.Space:
         """The room on the file system of a path, or of where it will be."""
@@ -180,7 +191,7 @@ class _Planner:
             self.record = host.record()
             self.plan.repository = host.repository()
         except PackageError as error:
-            self.refusals.append(_repository_refusal(self.wish.source, error))
+            self.refusals.append(_repository_refusal(self.wish.source, error, self.host.key_url))
             return
         except RefusedError as error:
             self.refusals += error.refusals
@@ -201,7 +212,7 @@ class _Planner:
             with host.catalogue() as catalogue:
                 self._plan(found, catalogue)
         except PackageError as error:
-            self.refusals.append(_repository_refusal(self.wish.source, error))
+            self.refusals.append(_repository_refusal(self.wish.source, error, self.host.key_url))
         except RefusedError as error:
             self.refusals += [one for one in error.refusals if one not in self.refusals]
 
@@ -334,6 +345,8 @@ class _Planner:
         initramfs = _preflight.initramfs_size(self.host.files, self.host.size)
         needs = _preflight.disk_needs(self.system, transaction, len(plan.kernels), initramfs)
         self.refusals += _preflight.disk(needs, self.host.space)
+        if not transaction.empty and self.host.uid == 0:
+            self.refusals += _preflight.places(self.host.files, PLACES, self.host.writable)
         plan.satisfied = transaction.empty and not plan.why and not plan.repair
         if transaction.empty:
             no_matter = ("processes", "broken_package") if plan.satisfied else ("processes",)
@@ -394,9 +407,9 @@ def _of_driver(package: Installed) -> bool:
     return _driver_packages.in_family(package.name, package.version)
 
 
-def _repository_refusal(source: Source, error: PackageError) -> Notice:
+def _repository_refusal(source: Source, error: PackageError, key_url: str | None = None) -> Notice:
     if isinstance(error, RepositoryError):
-        return _preflight.repository(error.kind, error.url, error.reason, source)
+        return _preflight.repository(error.kind, error.url, error.reason, source, key_url)
     return Notice("repository", error.message)
 
 

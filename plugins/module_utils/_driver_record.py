@@ -17,6 +17,9 @@ from ._packages import Change, Package, Transaction
 RECORD = "/var/lib/cudahub/nvidia_driver.json"
 """Where the record is, if nothing else is said."""
 
+FORMAT = 1
+"""The format of the record, which changes where an older collection could not read it."""
+
 RESERVE = 16 * 1024 * 1024
 """Bytes that dpkg's lists and logs have for a rollback on a full disk."""
 
@@ -138,7 +141,7 @@ class Record:
         return frozenset(name for name, was in known if was.held and name not in self.held)
 
     def as_json(self) -> str:
-        value: dict[str, t.Any] = {"version": 1, **asdict(self), "before": _written(self.before)}
+        value: dict[str, t.Any] = {"version": FORMAT, **asdict(self), "before": _written(self.before)}
         if self.pending:
             value["pending"] = {
                 "names": sorted(self.pending.names),
@@ -151,9 +154,17 @@ class Record:
         """The record in a file's text. Raises PlanError."""
         try:
             value = json.loads(text)
+            if not isinstance(value, dict):
+                raise PlanError("it is not a record of driver packages")
+            if value.get("version", FORMAT) != FORMAT:
+                raise PlanError(
+                    f"its format is {value.get('version')!r}, and this version of the collection knows {FORMAT}"
+                )
             pending = value["pending"]
 
             def texts(key: str) -> tuple[str, ...]:
+                if not isinstance(value[key], list):
+                    raise PlanError(f"{key} is no list in it")
                 return tuple(map(str, value[key]))
 
             return cls(
@@ -167,7 +178,9 @@ class Record:
                 before=_read(value.get("before", {})),
                 pending=pending and Pending(frozenset(pending["names"]), _read(pending["before"])),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except KeyError as error:
+            raise PlanError(f"it has no {error.args[0]}") from error
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise PlanError(f"it is not a record of driver packages ({error})") from error
 
 

@@ -24,15 +24,29 @@ _ARMOR = re.compile(
 
 def fingerprints(content: bytes) -> tuple[str, ...]:
     """Those of the primary keys in a file with ASCII armor, in upper case. Raises ValueError when there is no key."""
-    found = [
-        hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False).hexdigest().upper()
-        for block in _ARMOR.finditer(content)
-        for tag, body in _packets(_decoded(block["body"]))
-        if tag == PUBLIC_KEY and body[:1] == b"\x04" and len(body) <= LONGEST_KEY
-    ]
+    found = [one for block in _ARMOR.finditer(content) for one in _primary(_decoded(block["body"]))]
     if not found:
         raise ValueError("this is no OpenPGP key in ASCII armor")
     return tuple(found)
+
+
+def is_key(content: bytes, fingerprint: str) -> bool:
+    """Whether a file, in ASCII armor or binary, has the primary key with a fingerprint, and can be read whole."""
+    try:
+        if b"-----BEGIN PGP" in content:
+            return fingerprint in fingerprints(content)
+        return fingerprint in _primary(content)
+    except ValueError:
+        return False
+
+
+def _primary(data: bytes) -> list[str]:
+    """The fingerprints of the primary keys in packets."""
+    return [
+        hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False).hexdigest().upper()
+        for tag, body in _packets(data)
+        if tag == PUBLIC_KEY and body[:1] == b"\x04" and len(body) <= LONGEST_KEY
+    ]
 
 
 def _decoded(text: bytes) -> bytes:

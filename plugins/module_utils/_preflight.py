@@ -51,6 +51,20 @@ _REPOSITORY_ADVICE: t.Mapping[str, str] = {
     "checksum": "it may have been tampered with, or it has changed: compare nvidia_driver_repository_key_checksum with "
     "what NVIDIA publishes",
 }
+_KEY_ADVICE: t.Mapping[str, str] = {
+    "network": "check network, proxy and address, or set nvidia_driver_repository_key_url to where the key is",
+    "not_found": "check nvidia_driver_repository_key_url, or leave it empty for the key beside the packages",
+    "signature": "check nvidia_driver_repository_key_url, and compare nvidia_driver_repository_key_fingerprint with "
+    "what NVIDIA publishes: the key may have been tampered with, or have changed",
+    "checksum": "check nvidia_driver_repository_key_url, and compare nvidia_driver_repository_key_checksum with what "
+    "NVIDIA publishes: the key may have been tampered with, or have changed",
+}
+_KEY_TROUBLE: t.Mapping[str, str] = {
+    "network": "can't be reached",
+    "not_found": "does not exist",
+    "signature": "is not the expected one",
+    "checksum": "does not have the expected checksum",
+}
 _REPOSITORY_TROUBLE: t.Mapping[str, str] = {
     "network": "can't be reached",
     "not_found": "does not exist",
@@ -289,6 +303,22 @@ def initramfs_size(files: Files, size: t.Callable[[str], int]) -> int | None:
     return max((size(files.path(path)) for path in paths), default=None)
 
 
+def places(files: Files, paths: t.Mapping[str, str], writable: t.Callable[[str], bool]) -> list[Notice]:
+    """Refuse directories that can't be made or written, given with what is to be in them."""
+    refusals = []
+    for path, purpose in paths.items():
+        there = next(str(one) for one in (Path(path), *Path(path).parents) if files.exists(str(one)) or str(one) == "/")
+        if not Path(files.path(there)).is_dir():
+            refusals.append(Notice("place", f"{there} is no directory, where {purpose} is to be: move it away"))
+        elif not writable(files.path(there)):
+            refusals.append(
+                Notice(
+                    "place", f"{there} can't be written, where {purpose} is to be: mount its file system for writing"
+                )
+            )
+    return refusals
+
+
 def disk(needs: t.Sequence[Need], space: t.Callable[[str], Space]) -> list[Notice]:
     """Refuse file systems that have too little room. Needs on the same one are added up."""
     by_device: dict[int, list[Need]] = {}
@@ -469,8 +499,11 @@ _ARCHIVE_ADVICE: t.Mapping[str, str] = {
 }
 
 
-def repository(kind: ErrorKind, url: str, reason: str, source: Source = "nvidia") -> Notice:
-    """The refusal of a repository or key that does not answer as it should."""
+def repository(kind: ErrorKind, url: str, reason: str, source: Source = "nvidia", key_url: str | None = None) -> Notice:
+    """The refusal of a repository or key that does not answer as it should; ``key_url`` is where the key is."""
+    if url == key_url:
+        trouble, advice = _KEY_TROUBLE.get(kind, "can't be used"), _KEY_ADVICE.get(kind, "look at the reason")
+        return Notice("repository", f"The key {url} {trouble} ({reason}): {advice}")
     trouble = _REPOSITORY_TROUBLE.get(kind, "can't be used")
     advice = (_REPOSITORY_ADVICE if source == "nvidia" else _ARCHIVE_ADVICE).get(kind, "look at the reason")
     return Notice("repository", f"The repository {url} {trouble} ({reason}): {advice}")

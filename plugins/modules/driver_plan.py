@@ -385,6 +385,11 @@ plan:
           returned: always
           type: str
           sample: /etc/apt/keyrings/cudahub-nvidia-driver-0218….asc
+        key_there:
+          description: Whether the host has a file there that is this key.
+          returned: always
+          type: bool
+          sample: false
         key_fingerprint:
           description: The key's fingerprint; null if the host has the key.
           returned: always

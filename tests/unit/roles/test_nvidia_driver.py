@@ -329,6 +329,26 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "nvidia_driver_lock_timeout is '-1', which is not a number of seconds, 0 or more",
     ),
     "number": ({"nvidia_driver_kernel": 6.1}, "a release as uname -r has it, in quotes"),
+    "a query": (
+        {"nvidia_driver_repository_key_url": "https://mirror.example.org/k?password=S3CRET"},
+        "nvidia_driver_repository_key_url has a ? or # in it",
+    ),
+    "a space in a URL": (
+        {"nvidia_driver_repository_url": "https://mirror.example.org/a b"},
+        "which is not a URL that begins with https://, http:// or file:/, without spaces.",
+    ),
+    "no tasks before a reboot": (
+        {"nvidia_driver_before_reboot": "/nonexistent/drain.yml"},
+        "nvidia_driver_before_reboot is /nonexistent/drain.yml, and the machine that runs Ansible has no such file",
+    ),
+    "no tasks after a reboot": (
+        {"nvidia_driver_after_reboot": "resume.yml"},
+        "nvidia_driver_after_reboot is resume.yml",
+    ),
+    "a list of tasks": (
+        {"nvidia_driver_before_reboot": ["x.yml"]},
+        "nvidia_driver_before_reboot is '['x.yml']', which is not the name of a file of tasks",
+    ),
     "null branch": ({"nvidia_driver_branch": None}, "nvidia_driver_branch is null: give it a value, or leave it out"),
     "null choice": ({"nvidia_driver_source": None}, "nvidia_driver_source must be one of: nvidia, distro, preinst"),
     "null flag": ({"nvidia_driver_hold": None}, "argument 'nvidia_driver_hold' is of type NoneType"),

@@ -61,7 +61,10 @@ def dnf_host(key: _apt_sources.Key) -> _driver_host.DnfHost:
 
 
 def test_nvidia_repository(root: Path) -> None:
-    assert apt_host().repository() == _apt_sources.nvidia_repository(URL, KEY).as_dict()
+    wanted = _apt_sources.nvidia_repository(URL, KEY).as_dict()
+    assert apt_host().repository() == {**wanted, "key_there": False}
+    put(root, KEY.path, "junk")
+    assert apt_host().repository() == {**wanted, "key_there": False}
     put(root, "/etc/apt/sources.list.d/cuda.list", f"deb [signed-by=/k.gpg] {URL} /\n")
     assert apt_host().repository() is None
     assert apt_host(key=_apt_sources.Key(KEY.url, "")).repository() is None

@@ -130,6 +130,13 @@ class FakeHost:
     def owner(self, _path: str) -> str | None:
         return None
 
+    @property
+    def key_url(self) -> str | None:
+        return None
+
+    def writable(self, _path: str) -> bool:
+        return True
+
     def space(self, _path: str) -> Space:
         return Space(1, self.free)
 

@@ -74,9 +74,24 @@ def test_a_record_in_a_file(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pending": {}}'])
-def test_what_is_no_record(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is not a record"),
+        ("{", "it is not a record"),
+        ("[]", "it is not a record of driver packages;"),
+        ("[" * 100000, "it is not a record"),
+        ("{}", "it has no pending;"),
+        ('{"pending": null}', "it has no source;"),
+        (Record(installed=("bash",)).as_json().replace('[\n    "bash"\n  ]', '"bash"'), "installed is no list in it;"),
+        (
+            Record().as_json().replace('"version": 1', '"version": 2'),
+            "its format is 2, and this version of the collection",
+        ),
+    ],
+)
+def test_what_is_no_record(tmp_path: Path, text: str, reason: str) -> None:
     file = tmp_path / "record.json"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(PlanError, match=r"The record .*record.json can't be read: it is not a record"):
+    with pytest.raises(PlanError, match=rf"The record .*record.json can't be read: {reason}"):
         RecordFile(str(file)).read()

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils._apt_sources import Key
 from ansible_collections.cudahub.gpu.plugins.module_utils._dnf import check_key
-from ansible_collections.cudahub.gpu.plugins.module_utils._openpgp import fingerprints
+from ansible_collections.cudahub.gpu.plugins.module_utils._openpgp import fingerprints, is_key
 from ansible_collections.cudahub.gpu.plugins.module_utils._packages import RepositoryError
 
 ONE, ONE_PRINT = (
@@ -61,6 +61,24 @@ def armored(packets: bytes) -> bytes:
         + base64.encodebytes(packets)
         + b"-----END PGP PUBLIC KEY BLOCK-----\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (ONE.encode(), True),
+        (b"Words.\n" + ONE.encode(), True),
+        (body(ONE), True),
+        (TWO.encode(), False),
+        (body(TWO), False),
+        (ONE.encode()[:200], False),
+        (body(ONE)[:-1], False),
+        (b"junk\n", False),
+        (b"", False),
+    ],
+)
+def test_a_file_is_the_key(content: bytes, expected: bool) -> None:
+    assert is_key(content, ONE_PRINT) is expected
 
 
 @pytest.mark.parametrize(

@@ -373,6 +373,20 @@ def test_disk(free: dict[str, tuple[int, int]], expected: list[str]) -> None:
     assert _preflight.disk(NEEDS, space) == [Notice("disk", message) for message in expected]
 
 
+def test_places(tmp_path: Path) -> None:
+    def refused(path: str, writable: bool = True) -> list[Notice]:
+        return _preflight.places(HostFiles(str(tmp_path)), {path: "the log"}, lambda _path: writable)
+
+    put(tmp_path, "/var/log/file", "")
+    assert refused("/var/log/cudahub") == refused("/var/log") == refused("/opt/x") == []
+    assert [one.message for one in refused("/var/log/file/below")] == [
+        "/var/log/file is no directory, where the log is to be: move it away"
+    ]
+    assert [one.message for one in refused("/var/log/cudahub", writable=False)] == [
+        "/var/log can't be written, where the log is to be: mount its file system for writing"
+    ]
+
+
 class TestRunfile:
     def refusals(
         self, root: Path, owner: str | None = None, installed: dict[str, Installed] | None = None
@@ -572,6 +586,24 @@ def test_key_without_known_fingerprint() -> None:
 def test_repository(kind: t.Any, words: str) -> None:
     notice = _preflight.repository(kind, "https://mirror.example/repos/", "REASON")
     assert f"The repository https://mirror.example/repos/ {words}" in only([notice], "repository")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (
+            "network",
+            "can't be reached (REASON): check network, proxy and address, or set nvidia_driver_repository_key_url",
+        ),
+        ("not_found", "does not exist (REASON): check nvidia_driver_repository_key_url"),
+        ("signature", "is not the expected one (REASON): check nvidia_driver_repository_key_url, and compare"),
+        ("checksum", "does not have the expected checksum (REASON): check nvidia_driver_repository_key_url"),
+    ],
+)
+def test_key(kind: t.Any, words: str) -> None:
+    url = "https://mirror.example/key.pub"
+    notice = _preflight.repository(kind, url, "REASON", key_url=url)
+    assert f"The key {url} {words}" in only([notice], "repository")
 
 
 def test_mirror_of_the_distribution() -> None:
