@@ -49,7 +49,8 @@ def wait_for(host: Host, node: str, *states: str) -> None:
 
 
 def test_nodes_are_idle_and_have_their_gpus(host: Host) -> None:
-    assert {state(host, "gpu1"), state(host, "gpu2")} == {"idle"}
+    for node in ("gpu1", "gpu2"):
+        wait_for(host, node, "idle")
     assert gres(host, "gpu1") == {f"gpu:{H100}:4"}
     slices = {f"gpu:{A100}_{profile}:1" for profile in ("3g.20gb", "2g.10gb", "1g.5gb")}
     assert gres(host, "gpu2") == slices | {"gpu:tesla_t4:1"}
