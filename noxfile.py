@@ -25,11 +25,9 @@ CACHE = ROOT / ".cache"
 COLLECTIONS = CACHE / "collections"
 COLLECTION = COLLECTIONS / "ansible_collections/cudahub/gpu"
 BIN = Path(sys.executable).parent
-# Those that take longest begin first, so that nothing waits for them at the end.
+SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
+# They begin first, so that nothing waits for them at the end.
 LONGEST = ["nvidia_driver_nvidia", "nvidia_driver_distro", "slurm"]
-SCENARIOS = sorted(
-    (path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")), key=lambda name: (name not in LONGEST, name)
-)
 
 # The Pythons of an older ansible-core's controller, the preferred one first.
 OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"]}
@@ -44,6 +42,9 @@ nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "none"
 nox.options.allow_parallel = True
 nox.options.sessions = [
+    "tree",
+    "images",
+    *(f"molecule-{scenario}" for scenario in LONGEST),
     "ruff",
     "yamllint",
     "shellcheck",
@@ -52,7 +53,7 @@ nox.options.sessions = [
     "changelog",
     "docs",
     "sanity",
-    *(f"molecule-{scenario}" for scenario in SCENARIOS),
+    *(f"molecule-{scenario}" for scenario in SCENARIOS if scenario not in LONGEST),
     "unit-2.21",
     *(f"unit-{core}" for core in OLDER_CORES),
 ]
