@@ -61,6 +61,15 @@ OWN_DATABASE_SETTINGS = (
 )  # fmt: skip
 """Settings of slurmdbd.conf that the role writes from its own options."""
 
+SYSTEM_USERS = ("root", "slurm", "munge", "mysql", "nobody")
+"""Names that no entry of slurm_users may have; role slurm looks on each host for others with a UID below FIRST_UID."""
+
+OWN_DIRECTORIES = ("/etc/slurm", "/var/lib/slurm/slurmd", "/var/lib/cudahub/slurm", "/var/log/slurm")
+"""Directories that the role uses for something else than the state of slurmctld."""
+
+DEFAULT_PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818"}
+LARGEST_UID = 2**32 - 2
+
 SYSTEM_OPTIONS = ("uid", "gid", "groups", "comment", "shell", "quota")
 """What an entry of slurm_users holds for the operating system."""
 
@@ -68,6 +77,8 @@ _CLUSTER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _DIRECTORY = re.compile(r"(/(?![.]{1,2}(/|\Z))[^/\s]+){2,}")
 _PORT_NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
+_TRES = re.compile(r"cpu|mem|energy|node|billing|vmem|pages|(?:gres|fs|license|bb|ic)/\S+", re.IGNORECASE)
+_OF_PASSWD = re.compile(r"[^:\x00-\x1f\x7f]*")
 
 
 class Association(t.NamedTuple):
@@ -112,7 +123,11 @@ class Kind:
 
 KINDS = (
     Kind("slurm_qos", _sacctmgr.QOS_ARGUMENTS, _slurm_limits.QOS),
-    Kind("slurm_accounts", _sacctmgr.ACCOUNT_ARGUMENTS, _slurm_limits.ASSOCIATION),
+    Kind(
+        "slurm_accounts",
+        _sacctmgr.ACCOUNT_ARGUMENTS,
+        (*_slurm_limits.ASSOCIATION, _sacctmgr.DESCRIPTION, _sacctmgr.ORGANIZATION),
+    ),
     Kind("slurm_users", _sacctmgr.USER_ARGUMENTS, _slurm_limits.ASSOCIATION, SYSTEM_OPTIONS),
 )
 
@@ -162,6 +177,11 @@ def _names(options: Options) -> t.Iterator[str]:
             f"slurm_state_directory is {str(directory)!r}: give an absolute path without '..' that belongs to "
             "slurmctld alone."
         )
+    elif any(f"{own}/".startswith(f"{directory}/") or f"{directory}/".startswith(f"{own}/") for own in OWN_DIRECTORIES):
+        yield (
+            f"slurm_state_directory is {str(directory)!r}, which SLURM has for something else too: give a directory "
+            "that belongs to slurmctld alone."
+        )
 
 
 def _numbers(options: Options) -> t.Iterator[str]:
@@ -174,7 +194,7 @@ def _numbers(options: Options) -> t.Iterator[str]:
         except (TypeError, ValueError):
             yield f"{name} is {value!r}: give a number."
             continue
-        if number < least or (most is not None and number > most):
+        if not number >= least or (most is not None and number > most):
             yield f"{name} is {value}: give {f'at least {least}' if most is None else f'{least} to {most}'}."
 
 
@@ -194,6 +214,7 @@ def _settings(options: Options) -> t.Iterator[str]:
                 yield f"{option} can't set {name}: it comes from {instead}."
             elif str(name).lower() in PORTS and values[name] is not None and not _is_port(str(values[name])):
                 yield f"{option}: {name} is {values[name]!r}: give a port from 1 to {LARGEST_PORT}."
+    yield from _same_ports(options)
     if "slurm_partitions" in options:
         yield from _refused(_slurm_conf.check_partitions, options["slurm_partitions"], None)
     for partition in _list(options, "slurm_partitions"):
@@ -201,15 +222,36 @@ def _settings(options: Options) -> t.Iterator[str]:
 
 
 def _is_port(text: str) -> bool:
+    return bool(_ports(text))
+
+
+def _ports(text: str) -> range:
+    """The ports of a number or range; none of what is no port."""
     found = _PORT_NUMBERS.fullmatch(text)
-    return found is not None and all(0 < int(part) <= LARGEST_PORT for part in found.groups() if part)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    return range(first, last + 1) if 0 < first <= last <= LARGEST_PORT else range(0)
+
+
+def _same_ports(options: Options) -> t.Iterator[str]:
+    """Daemons of one host that would want the same port."""
+    config = options.get("slurm_config")
+    given = {str(name).lower(): value for name, value in config.items()} if isinstance(config, t.Mapping) else {}
+    wanted = {name: str(given.get(name.lower()) or default) for name, default in DEFAULT_PORTS.items()}
+    wanted["slurm_db_daemon_port"] = str(options.get("slurm_db_daemon_port", 6819))
+    taken: dict[int, str] = {}
+    for name, text in wanted.items():
+        for port in _ports(text):
+            other = taken.setdefault(port, name)
+            if other != name:
+                yield f"{name} and {other} are both {port}: give each daemon of SLURM a port of its own."
+                return
 
 
 def _refused(check: t.Callable[..., None], values: t.Any, where: str | None) -> t.Iterator[str]:
     try:
         check(values, *([where] if where else []))
     except SlurmError as error:
-        yield f"{error}."
+        yield f"{error}" if str(error).endswith("?") else f"{error}."
 
 
 def _needs_database(options: Options, *, accounting: bool) -> t.Iterator[str]:
@@ -256,9 +298,18 @@ def _entry(kind: Kind, entry: Entry, where: str) -> t.Iterator[str]:
         yield f"{where}: {result.error_messages[0].rstrip('.')}."
         return
     try:
-        _slurm_limits.settings(result.validated_parameters, kind.settings)
+        if kind.option != "slurm_users":
+            _sacctmgr.name_of("a QOS" if kind.option == "slurm_qos" else "an account", str(entry["name"]))
+        wanted = _slurm_limits.settings(result.validated_parameters, kind.settings)
     except ValueRefused as error:
         yield f"{where}: {error}."
+        return
+    for setting, value in wanted.items():
+        for name in value if setting.kind == "tres" and isinstance(value, dict) else ():
+            if not _TRES.fullmatch(name):
+                yield f"{where}: {setting.option} has {name!r}, which is no TRES: write gres/gpu, cpu, mem or the like."
+    if kind.option == "slurm_qos" and str(entry["name"]).lower() in _lower(_strings(entry.get("preempt"))):
+        yield f"{where} preempts itself: take it out of preempt."
     yield from _day(entry, where)
 
 
@@ -275,36 +326,43 @@ def _day(entry: Entry, where: str) -> t.Iterator[str]:
 
 
 def _users(options: Options) -> t.Iterator[str]:
-    local = options.get("slurm_users_source", "local") == "local"
-    users = _list(options, "slurm_users")
-    for user in users:
+    for user in _list(options, "slurm_users"):
         if user.get("name") and not _USER_NAME.fullmatch(str(user["name"])):
             yield (
                 f"slurm_users has the name {str(user['name'])!r}: use at most 32 lower-case letters, digits, - and _, "
                 "and begin with a letter."
             )
-    if not local:
+        elif user.get("name") in SYSTEM_USERS:
+            yield f"slurm_users has {user['name']}, which the system itself needs: take that entry away."
+    if options.get("slurm_users_source", "local") != "local":
         return
     owners: dict[str, dict[int, str]] = {"UID": {}, "GID": {}}
     for user in _present(options, "slurm_users"):
+        yield from _of_system(user)
         name, uid = user.get("name"), _whole(user.get("uid"))
-        gid = _whole(user.get("gid", uid))
-        if uid is None or uid < FIRST_UID:
-            yield (
-                f"slurm_users has {name} with {'UID ' + str(user['uid']) if 'uid' in user else 'no UID'}: give a uid "
-                f"of {FIRST_UID} or more, which is the same on every host."
-            )
-            continue
-        if gid is None or gid < 1:
-            yield f"slurm_users has {name} with GID {user.get('gid')}: give the number of the user's own group."
-            continue
-        for what, number in (("UID", uid), ("GID", gid)):
-            other = owners[what].setdefault(number, str(name))
+        for what, number in (("UID", uid), ("GID", _whole(user.get("gid", uid)))):
+            other = name if number is None else owners[what].setdefault(number, str(name))
             if other != name:
                 yield f"slurm_users has {what} {number} twice ({other}, {name}): give each user their own."
                 break
-        if isinstance(user.get("groups"), str):
-            yield f"slurm_users: {name} has groups {user['groups']!r}: give a list."
+
+
+def _of_system(user: Entry) -> t.Iterator[str]:
+    """What the operating system can't have of a user."""
+    name, uid = user.get("name"), _whole(user.get("uid"))
+    gid = _whole(user.get("gid", uid))
+    if uid is None or not FIRST_UID <= uid <= LARGEST_UID:
+        yield (
+            f"slurm_users has {name} with {'UID ' + str(user['uid']) if 'uid' in user else 'no UID'}: give a uid "
+            f"of {FIRST_UID} or more, which is the same on every host."
+        )
+    elif gid is None or not 1 <= gid <= LARGEST_UID:
+        yield f"slurm_users has {name} with GID {user.get('gid')}: give the number of the user's own group."
+    for key in ("comment", "shell"):
+        if not _OF_PASSWD.fullmatch(str(user.get(key, ""))):
+            yield f"slurm_users: {name} has {key} {user[key]!r}: give it without a colon and line breaks."
+    if isinstance(user.get("groups"), str):
+        yield f"slurm_users: {name} has groups {user['groups']!r}: give a list."
 
 
 def _whole(value: t.Any) -> int | None:
@@ -322,6 +380,7 @@ def _references(options: Options, known: Known) -> t.Iterator[str]:
                 yield f"slurm_users: {user.get('name')} has default_account {default[0]}, which accounts lacks: add it."
             wanted = [*accounts, *default]
             yield from _unknown("account", "slurm_users", user, wanted, there, "slurm_accounts")
+        yield from _partition_references(options, "account", there, "slurm_accounts", ("allowaccounts", "denyaccounts"))
     if known.qos is not None:
         there = {*_named(_present(options, "slurm_qos")), *_lower(known.qos), BUILT_IN_QOS}
         there -= _named(_absent(options, "slurm_qos"))
@@ -329,18 +388,22 @@ def _references(options: Options, known: Known) -> t.Iterator[str]:
             for entry in _present(options, option):
                 wanted = [name for key in ("qos", "default_qos", "preempt") for name in _strings(entry.get(key))]
                 yield from _unknown("QOS", option, entry, wanted, there, "slurm_qos")
-        yield from _partition_references(options, there)
+        yield from _partition_references(options, "QOS", there, "slurm_qos", ("allowqos", "denyqos", "qos"))
 
 
 def _parents(options: Options, known: Known, gone: t.Collection[str]) -> t.Iterator[str]:
     """Parents that are not there, or come after those below them."""
     seen = {_sacctmgr.ROOT, *_lower(known.accounts or ())}
     later = _named(_present(options, "slurm_accounts"))
+    above = {one.account: one.parent for one in known.associations or () if not one.user}
+    above.update({name: parent for name, parent in _given_parents(options).items() if parent})
     for entry in _present(options, "slurm_accounts"):
         parent = str(entry.get("parent") or _sacctmgr.ROOT).lower()
         name = str(entry.get("name")).lower()
-        if parent == name:
-            yield f"slurm_accounts: {name} is its own parent: name the account above it, or take parent away."
+        if name == _sacctmgr.ROOT and entry.get("parent"):
+            yield "slurm_accounts: root is above all other accounts: take its parent away."
+        elif parent == name or name in _line(above, parent):
+            yield f"slurm_accounts: {name} is below itself by its parent {parent}: name another account above it."
         elif parent in gone:
             yield f"slurm_accounts: the parent {parent} of {name} has state absent: move {name} to another account."
         elif parent not in seen and parent in later:
@@ -350,14 +413,16 @@ def _parents(options: Options, known: Known, gone: t.Collection[str]) -> t.Itera
         seen.add(name)
 
 
-def _partition_references(options: Options, there: t.Collection[str]) -> t.Iterator[str]:
+def _partition_references(
+    options: Options, what: str, there: t.Collection[str], where: str, keys: t.Collection[str]
+) -> t.Iterator[str]:
     for partition in _list(options, "slurm_partitions"):
         config = partition.get("config") or {}
         for key, value in config.items() if isinstance(config, t.Mapping) else ():
-            if str(key).lower() in ("allowqos", "denyqos", "qos"):
+            if str(key).lower() in keys:
                 wanted = [name for name in _strings(value) if name.upper() not in ("ALL", "N/A")]
                 named = {"name": f"partition {partition.get('name')}"}
-                yield from _unknown("QOS", "slurm_partitions", named, wanted, there, "slurm_qos")
+                yield from _unknown(what, "slurm_partitions", named, wanted, there, where)
 
 
 def _leaving(options: Options, known: Known) -> t.Iterator[str]:
@@ -376,9 +441,7 @@ def _leaving(options: Options, known: Known) -> t.Iterator[str]:
                 )
     leaving, users = _named(_absent(options, "slurm_users")), _list(options, "slurm_users")
     members = {str(user.get("name")).lower(): user for user in users}
-    parents = {
-        str(one.get("name")).lower(): str(one.get("parent") or "").lower() for one in _list(options, "slurm_accounts")
-    }
+    parents = _given_parents(options)
     gone = _named(_absent(options, "slurm_accounts"))
     for name in sorted(gone):
         held = [
@@ -394,6 +457,21 @@ def _leaving(options: Options, known: Known) -> t.Iterator[str]:
                 f"slurm_accounts has state absent for {name}, but {', '.join(held[:10])} "
                 f"{'is' if len(held) == 1 else 'are'} still in it: move or remove them first."
             )
+
+
+def _given_parents(options: Options) -> dict[str, str]:
+    """The parents that the options give; an empty text for none."""
+    return {
+        str(one.get("name")).lower(): str(one.get("parent") or "").lower() for one in _list(options, "slurm_accounts")
+    }
+
+
+def _line(above: t.Mapping[str, str], name: str) -> list[str]:
+    """The accounts above one, nearest first."""
+    found: list[str] = []
+    while (name := above.get(name, "")) and name not in found:
+        found.append(name)
+    return found
 
 
 def _moves(user: Entry | None, account: str) -> bool:

@@ -100,6 +100,8 @@ def test_a_partition_with_jobs_does_not_go(host: Host, play: Play, job: str) -> 
         ("gpu1", {"slurm_state_min_free_mb": 99999999}, "MB left, and slurmctld loses jobs when it is full"),
         ("gpu1", {"slurm_config": {"Prolog": "/opt/site/prolog"}}, "names /opt/site/prolog, which gpu1 does not have"),
         ("head", {"slurm_accounts": [{"name": "class", "qos": ["fast"]}]}, "class: There is no QOS 'fast'"),
+        ("head", {"slurm_state_directory": "/usr/share"}, "(/usr/share) on head is that of root, with files in it"),
+        ("gpu1", {"slurm_users": [{"name": "daemon", "state": "absent"}]}, "is a user of the system (UID 1) on gpu1"),
         ("gpu1", {"slurm_node_config": {"CPUs": 400}}, "slurm_node_config sets CPUs to 400, but slurmd finds "),
         ("gpu1", {"slurm_node_name": "nowhere"}, "does not know the name nowhere of gpu1"),
         ("head", {"_slurm_os": "Gentoo-2"}, "which role slurm does not support: it supports Debian-12"),

@@ -25,7 +25,7 @@ RIGHT: dict[str, t.Any] = {
     "slurm_partitions": [
         {"name": "main", "nodes": "ALL", "config": {"AllowQos": "normal,class", "MaxTime": "8:00:00"}}
     ],
-    "slurm_config": {"SlurmctldPort": "6817-6820", "SlurmdTimeout": 60, "KillWait": None, "PowerPlugin": "power/none"},
+    "slurm_config": {"SlurmctldPort": "6900-6903", "SlurmdTimeout": 60, "KillWait": None, "PowerPlugin": "power/none"},
     "slurm_cgroup_config": {"AllowedRAMSpace": 95.5},
     "slurm_node_config": {"MemSpecLimit": 4096},
     "slurm_node_weight": None,
@@ -64,6 +64,15 @@ def test_right_options_have_no_mistakes() -> None:
         ({"slurm_cluster_name": "a\n"}, "which SLURM does not accept"),
         ({"slurm_state_directory": "/var"}, "slurm_state_directory is '/var': give an absolute path"),
         ({"slurm_state_directory": "/srv/../etc"}, "without '..'"),
+        (
+            {"slurm_state_directory": "/var/lib"},
+            "is '/var/lib', which SLURM has for something else too: give a directory",
+        ),
+        ({"slurm_state_directory": "/etc/slurm/state"}, "which SLURM has for something else too"),
+        ({"slurm_memory_reserve_percent": "nan"}, "slurm_memory_reserve_percent is nan: give 0 to 99.9."),
+        ({"slurm_config": {"SlurmctldPort": 6818}}, "SlurmdPort and SlurmctldPort are both 6818: give each daemon"),
+        ({"slurm_config": {"SlurmdPort": 6819}}, "slurm_db_daemon_port and SlurmdPort are both 6819"),
+        ({"slurm_config": {"SlurmctldPort": "6910-6900"}}, "SlurmctldPort is '6910-6900': give a port"),
         ({"slurm_clock_tolerance": -1}, "slurm_clock_tolerance is -1: give at least 0."),
         ({"slurm_clock_tolerance": "soon"}, "slurm_clock_tolerance is 'soon': give a number."),
         ({"slurm_memory_reserve_percent": 100}, "slurm_memory_reserve_percent is 100: give 0 to 99.9."),
@@ -123,6 +132,11 @@ def test_right_options_have_no_mistakes() -> None:
         ({"slurm_users": [{"name": "alice"}]}, "slurm_users has alice with no UID: give a uid of 1000 or more"),
         ({"slurm_users": [{"name": "alice", "uid": 10}]}, "slurm_users has alice with UID 10: give a uid of 1000"),
         ({"slurm_users": [{"name": "alice", "uid": True}]}, "slurm_users has alice with UID True: give a uid"),
+        ({"slurm_users": [{"name": "root", "state": "absent"}]}, "slurm_users has root, which the system itself needs"),
+        ({"slurm_users": [{"name": "slurm", "uid": 2001}]}, "slurm_users has slurm, which the system itself needs"),
+        ({"slurm_users": [{**ALICE, "uid": 2**32}]}, "slurm_users has alice with UID 4294967296: give a uid"),
+        ({"slurm_users": [{**ALICE, "shell": "bash:x"}]}, "slurm_users: alice has shell 'bash:x': give it without"),
+        ({"slurm_users": [{**ALICE, "comment": "a\nb"}]}, "slurm_users: alice has comment 'a\\nb': give it without"),
         ({"slurm_users": [{**ALICE, "gid": "staff"}]}, "slurm_users has alice with GID staff: give the number"),
         ({"slurm_users": [ALICE, {**BOB, "uid": 2001}]}, "slurm_users has UID 2001 twice (alice, bob)"),
         ({"slurm_users": [ALICE, {**BOB, "gid": 2001}]}, "slurm_users has GID 2001 twice (alice, bob)"),
@@ -133,7 +147,20 @@ def test_right_options_have_no_mistakes() -> None:
             },
             "alice has expires, but slurm_accounting_enforce is qos, with which SLURM holds nobody to that: add",
         ),
-        ({"slurm_accounts": [{"name": "a", "parent": "a"}]}, "slurm_accounts: a is its own parent"),
+        ({"slurm_accounts": [{"name": "a", "parent": "a"}]}, "slurm_accounts: a is below itself by its parent a"),
+        (
+            {"slurm_accounts": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
+            "slurm_accounts: a is below itself by its parent b: name another account above it.",
+        ),
+        (
+            {"slurm_accounts": [{"name": "root", "parent": "a"}]},
+            "root is above all other accounts: take its parent away.",
+        ),
+        ({"slurm_accounts": [{"name": "phys,chem"}]}, "'phys,chem' can't be the name of an account"),
+        ({"slurm_qos": [{"name": "a b"}]}, "'a b' can't be the name of a QOS"),
+        ({"slurm_accounts": [{"name": "a", "description": "the 'best'"}]}, "slurm_accounts: a: description is"),
+        ({"slurm_qos": [{"name": "q", "grp_tres": {"gpu": 1}}]}, "slurm_qos: q: grp_tres has 'gpu', which is no TRES"),
+        ({"slurm_qos": [{"name": "q", "preempt": ["Q"]}]}, "slurm_qos: q preempts itself"),
         (
             {"slurm_accounts": [{"name": "a", "parent": "b"}, {"name": "b"}]},
             "the parent b of a comes after it: put it before.",
@@ -149,6 +176,7 @@ def test_mistake(options: dict[str, t.Any], sentence: str) -> None:
     assert sentence in first
     assert "\n" not in first
     assert first.endswith((".", "?"))
+    assert not first.endswith("?.")
 
 
 def test_without_a_database_nobody_has_accounts() -> None:
