@@ -38,3 +38,11 @@ def test_verify_refuses_another_driver(role: Callable[..., str]) -> None:
     said = role("installed", entry="verify", fails=True, version="580.126.09")
     for name in ("hopper", "volta"):
         assert f"{name} does not have the NVIDIA driver that is asked for (580.126.09 " in said
+
+
+def test_a_broken_key_is_repaired(host: Host, role: Callable[..., str]) -> None:
+    key = host.check_output("echo /etc/apt/keyrings/cudahub-nvidia-driver-*")
+    right = host.file(key).sha256sum
+    host.check_output(f"echo junk > {key}")
+    role("hopper")
+    assert host.file(key).sha256sum == right
