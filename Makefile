@@ -1,6 +1,6 @@
 # The two commands: `make demo` (two simulated hosts, the fleet's table) and `make test` (everything that is checked).
 NOX = .cache/venv/bin/nox --noxfile noxfile.py --parallel $(JOBS)
-JOBS ?= 3
+JOBS ?= 2
 
 .PHONY: help demo demo-down test lint sanity unit molecule docs venv clean
 
