@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_PYTHON = "/opt/cudahub/verify/bin/python"
 CUPY_VERSION = "14.2.0"
 LOST_CODES = ("lost", "not_visible", "other_driver", "unusable")
+CUDF_STEPS = ("import cudf", "tips_groupby")
 PERMISSION_CODE = "no_permission"
 SHARED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 PARALLEL_MINIMUM = 8
@@ -60,6 +61,7 @@ class Request:
     level: str = "quick"
     timeout: float = 60.0
     run_simulated: bool = False
+    cudf: bool = False
 
     @property
     def argv(self) -> list[str]:
@@ -203,14 +205,20 @@ def command_for(unit: Unit, request: Request, payload: str, marker: str, environ
         environment["CONDA_PREFIX"] = request.conda_prefix
         environment["PATH"] = f"{request.conda_prefix}/bin:{environ.get('PATH', os.defpath)}"
     # The worker sets the pins itself, too: a prefix may start it in another environment.
-    spec = {"marker": marker, "timeout": request.timeout, "environment": pins, "pci_bus_id": unit.pci_bus_id}
+    spec = {
+        "marker": marker,
+        "timeout": request.timeout,
+        "environment": pins,
+        "pci_bus_id": unit.pci_bus_id,
+        "cudf": request.cudf,
+    }
     program = f"{payload}\n\nrun({spec!r})\n"
     return Command(request.argv, program.encode(), environment)
 
 
-# Messages of CUDA, CuPy and NVRTC → kind and what to say. The first that is found counts.
+# Messages of CUDA, CuPy, NVRTC and cuDF → kind and what to say. The first that is found counts.
 _NO_DEVICE = re.compile(
-    r"cudaErrorNoDevice|cudaErrorInvalidDevice|CUDA_ERROR_NO_DEVICE|cudaErrorOperatingSystem|"
+    r"cudaErrorNoDevice|cudaErrorInvalidDevice\b|CUDA_ERROR_NO_DEVICE|cudaErrorOperatingSystem|"
     r"cudaErrorInitializationError|cudaErrorUnknown\b|CUDA_ERROR_UNKNOWN"
 )
 _ERRORS: tuple[tuple[str, str, str], ...] = (
@@ -235,7 +243,10 @@ _ERRORS: tuple[tuple[str, str, str], ...] = (
         "the driver can't load what this CUDA compiler makes: take a CuPy for the driver's CUDA, or a newer driver",
     ),
     (
-        r"cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|nvrtc.*invalid value for --gpu-architecture",
+        (
+            r"cudaErrorNoKernelImageForDevice|cudaErrorInvalidDeviceFunction|CUDA_ERROR_NO_BINARY_FOR_GPU|"
+            r"nvrtc.*invalid value for --gpu-architecture"
+        ),
         "library_missing",
         "this CUDA library holds no code for the GPU's architecture: take a CuPy for a CUDA that supports it",
     ),
@@ -274,6 +285,7 @@ _LIBRARY = re.compile(
     r"Failed to find|failed to load lib|libnvrtc|libcudart|DynamicLibNotFoundError",
     re.IGNORECASE,
 )
+_CUDA_ERROR = re.compile(r"cudaError[A-Z]|CUDA_ERROR_")
 
 
 @dataclass(frozen=True)
@@ -286,11 +298,17 @@ class Attempt:
     cupy: str
     nodes: Nodes
 
-    @property
-    def remedy(self) -> str:
-        """How to have the CuPy that fits. The interpreter may be the system's, which isn't for pip to change."""
-        if self.request.command_prefix:
-            return f"give python the path of an interpreter that has {self.cupy} where {self.request.argv[0]} starts it"
+    def remedy(self, library: str) -> str:
+        """How to have what fits. The interpreter may be the system's, which isn't for pip to change."""
+        prefix = self.request.command_prefix
+        if library == "cuDF" and prefix:
+            return (
+                f"install cudf where {prefix[0]} starts it, or give python the path of an interpreter that has it there"
+            )
+        if library == "cuDF":
+            return "install cudf in that environment, or give python or conda_prefix one that has it"
+        if prefix:
+            return f"give python the path of an interpreter that has {self.cupy} where {prefix[0]} starts it"
         return (
             "run role cudahub.gpu.gpu_verify, which brings an environment, or give python or conda_prefix an"
             f" environment that has {self.cupy}"
@@ -311,6 +329,10 @@ class Trouble:
     kind: str | None
     message: str
     runtime: Mapping[str, str | None]
+
+    @property
+    def library(self) -> str:
+        return "cuDF" if self.step in CUDF_STEPS else "CuPy"
 
     @property
     def said(self) -> str:
@@ -383,20 +405,23 @@ def _without_libcuda(attempt: Attempt, trouble: Trouble) -> Failure | None:
 def _old_driver(attempt: Attempt, trouble: Trouble) -> Failure | None:
     if "cudaErrorInsufficientDriver" not in trouble.said:
         return None
-    runtime = trouble.runtime
+    runtime, library = trouble.runtime, trouble.library
+    # The CUDA that cuDF brings may be another than CuPy's.
+    user = f"CuPy {runtime['cupy']} with CUDA {runtime['cuda_runtime']}" if library == "CuPy" else "its cuDF"
     message = (
-        f"{attempt.unit} has a driver for CUDA {runtime['cuda_driver']}, too old for CuPy {runtime['cupy']} with CUDA"
-        f" {runtime['cuda_runtime']}: install a newer driver, or take a CuPy for this one: {attempt.remedy}."
+        f"{attempt.unit} has a driver for CUDA {runtime['cuda_driver']}, too old for {user}: install a newer driver, or"
+        f" take a {library} for this one: {attempt.remedy(library)}."
     )
     return Failure("driver_too_old", message)
 
 
 def _not_importable(attempt: Attempt, trouble: Trouble) -> Failure | None:
     verb, _space, library = trouble.step.partition(" ")
-    if verb != "import":
+    # What CUDA says while a library is imported is about the GPU.
+    if verb != "import" or _CUDA_ERROR.search(trouble.said):
         return None
     what = f"has no {library}" if trouble.type == "ModuleNotFoundError" else f"can't load {library} {trouble.quote}"
-    return Failure("library_missing", f"{attempt.request.python} {what}: {attempt.remedy}.")
+    return Failure("library_missing", f"{attempt.request.python} {what}: {attempt.remedy(trouble.library)}.")
 
 
 def _no_device(attempt: Attempt, trouble: Trouble) -> Failure | None:
@@ -423,14 +448,16 @@ def _no_device(attempt: Attempt, trouble: Trouble) -> Failure | None:
 def _known(attempt: Attempt, trouble: Trouble) -> Failure | None:
     for pattern, kind, advice in _ERRORS:
         if re.search(pattern, trouble.said):
-            return Failure(kind, f"{attempt.unit} can't be used, {advice} {trouble.quote}.")
+            fitting = advice.replace("CuPy", trouble.library)
+            return Failure(kind, f"{attempt.unit} can't be used, {fitting} {trouble.quote}.")
     return None
 
 
 def _library(attempt: Attempt, trouble: Trouble) -> Failure | None:
     if not _LIBRARY.search(trouble.said):
         return None
-    message = f"{attempt.request.python} lacks a library or header of CUDA {trouble.quote}: {attempt.remedy}."
+    remedy = attempt.remedy(trouble.library)
+    message = f"{attempt.request.python} lacks a library or header of CUDA {trouble.quote}: {remedy}."
     return Failure("library_missing", message)
 
 

@@ -11,9 +11,12 @@ the worker came. All other output is noise.
 
 from __future__ import annotations
 
+import base64
+import csv
 import ctypes
 import faulthandler
 import importlib
+import io
 import json
 import math
 import os
@@ -21,6 +24,7 @@ import platform
 import signal
 import sys
 import time
+import zlib
 from typing import Any, Callable, TextIO
 
 # FP32 lanes per multiprocessor by compute capability; a minor version that isn't listed takes its major's.
@@ -39,6 +43,29 @@ RATE_RUNS = 5
 RATE_SHARE = 0.05  # of the peak; a healthy GPU reaches far more, one stuck at its lowest clocks doesn't
 CLOCK_RATE = 13  # cudaDevAttrClockRate, kHz
 PR_SET_PDEATHSIG = 1
+TIPS_PERCENTAGES = {1: 21.729202, 2: 16.571919, 3: 15.215685, 4: 14.594901, 5: 14.149549, 6: 15.622920}
+TIPS_TOLERANCE = 1e-6  # relative; of this, rounding to the six digits here takes 4e-8
+TIPS = (
+    "eNpVVk2uNDcI3L+zjCzza/s0USJl8aQnJVK+VU4fCnDPZDU93QYKKAr/+uvX7z+//fH98/P69f3365/vf//8Ih/nvGhMevEXzSEaf9xf8sX5UobhWY"
+    "bveBacYh124o/TS7/YBp+XjoU/e6z14jFxyMeGBXG8JxsTfo8jSBzGF5aKyCu+LDiW8OWvOFsmyvHBFk7toRIm+UHHzmdGlDgAX4cbvQD9CsSRFwNk"
+    "OM4/Z91U5nBDKvhDC6Y65oazCRMey+DMKpdEKQdgFmIFgDM2IzPYhIMd0FG2+BJeb/7Ew8+tReQXQTLfU9Hx+gyzgKtWGQYgDoRVLe8zQAs3mh9WV2"
+    "5VF/KUV37oTFhUrlmfrMIuc0EVhGBp91R0JNLTqoI6giuQRDUV9p4Qo+00BOWVOTSsHUB2FTcRZo0snyWAvjzbxBvZBSQrGFP7PFWcYd19wEMoUVQy"
+    "GBDGBxCitXgfBItf7QpHIxDYki67CJrhfCjBBF4JaUXNYa4bSftYglOzcDNVoptutwh8CoLu6kVRx6vmlhC1uDOT1FYlROuGohtZ73Dyogwi8EtFo5"
+    "lBTqVeUVYxBy3KbmBY0EvSSph3FxSzAl9Nb0OKbGV9QMIi7hpJYmTIgN2VXs1nKuLp0wLPCR9aXhN5zBShf/6EtqzGmNLNQZNpFc2n3MJtgNViQqqA"
+    "jW3FeXpIvGv8mi7VwXg2jBpdSMI9I5wjKJWozgza/VvvaJTQquNXqvp9kPlhQk9V5iO7z2gGKjlgjHbUohXgLQcwgCPX+qKQudmUDAZpVjcroMWW7J"
+    "fQBYifireQS7EDpF15IlX1JDwrp4v6Q3ROqIvEB/NsaYVuud3kGKIYnWsxQLNOqi09Q58sTx31XZDY3/XI4LdmMDeugKgxvzz03GCrbYvPd1xkX3Fj"
+    "yCFDDgUsm/s2JaWdQZy0oPUGniguf/z2en8SPMWcbyXpgQp56UcBxa5eLwxilUzQ3hj5yEAj7klGG9gTaoRnz+GFe8mw8tR0o92Exgswb2B2SSVcSA"
+    "zTGO00ekOb61Y08DyQV+W4Uja0tbAUrHekZqUBKMbeIFS0Gh2nSCOxWiopQFTZ67nWgCy1MRgD3Sg85a149ClxiVrupFqTPkUN3AWLGTsiWWhFNsPV"
+    "wPtq4Dc5m3AL5UAMw59qRRHdsltwte3Zkw6W6N0SUACi3p/nXUu9rDrYM3VaEVhqSPAHPh2LOMZHMBmeOmG50e9thaD5SCL0w+x/y7TJMMfp41hsxU"
+    "cDAejTzR1Ig2Vz5CBhBa9S2jS3mddIVQJcGdvVqoXvlCf7jlVZalahLzzySew3wfaHLCSf7mb5OO/jbtRIy6R3AV6vumjlislLm+ZNYIPIvTm1xjR1"
+    "nri5ILXwpzeTgpEbpSPsxKBqFP5c2HwHgPete2JFwahfVwsMM2W3kAvZdFUiFuV6OkXnHGx+9Kv1eaOkBJWj3k9yeV6XxabagwgcfW5hE/taHtTo1O"
+    "JSMIKC7aukdGc1u94hcg5qFuF2QRly9ccpk7t8epty65z3epOUwdTAvOZu9CjvqaEBEyTGNodC0Yeu+nrP7kZ+qzVq3UX2H7NtI1I="
+)
+"""What 244 parties paid in a restaurant: bill, tip and number of guests, a CSV file compressed by zlib, in base64.
+
+The table "tips" of Bryant, P. G. and Smith, M. (1995), Practical Data Analysis: Case Studies in Business Statistics,
+as seaborn and plotly ship it, without its other columns.
+"""
 
 Library = Any  # what is imported at run time has no types here
 
@@ -80,7 +107,8 @@ class Worker:
         self.report["step"] = step
         self.report["seconds"] = self.seconds(self.started)
         # The leading line feed parts the report from noise that hasn't ended its line.
-        self.stream.write("\n" + self.spec["marker"] + json.dumps(self.report) + "\n")
+        # A status may be of a type of its library's own.
+        self.stream.write("\n" + self.spec["marker"] + json.dumps(self.report, default=str) + "\n")
         self.stream.flush()
 
     @staticmethod
@@ -146,6 +174,11 @@ class Worker:
         self.check("compile", "wrong elements", lambda: self.compile(cupy, numpy))
         self.check("matmul", "relative error", lambda: self.matmul(cupy, numpy))
         self.check("matmul_rate", "TFLOP/s", lambda: self.matmul_rate(cupy))
+
+        if self.spec["cudf"]:
+            self.publish("import cudf")
+            cudf = importlib.import_module("cudf")
+            self.check("tips_groupby", "%", lambda: self.tips_groupby(cudf))
 
     def context(self, cupy: Library) -> tuple[Any, Any, str | None]:
         runtime = cupy.cuda.runtime
@@ -233,6 +266,29 @@ class Worker:
             )
             raise UnfitError("slow", message, rate, f">= {floor}")
         return rate, f">= {floor}", f"{rate * 1e12 / peak:.0%} of the peak of {peak / 1e12:.1f} TFLOP/s"
+
+    def tips_groupby(self, cudf: Library) -> tuple[Any, Any, str | None]:
+        """Average the tips, as a percentage of the bill, by size of party."""
+        frame = cudf.DataFrame(tips())
+        frame["percentage"] = frame["tip"] / frame["total_bill"] * 100
+        means = frame.groupby("size")["percentage"].mean().sort_index()
+        sizes, found = means.index.to_arrow().to_pylist(), means.to_arrow().to_pylist()
+        figure = [str(one) if one is None or not math.isfinite(one) else round(one, 6) for one in found]
+        expected = list(TIPS_PERCENTAGES.values())
+        if sizes != list(TIPS_PERCENTAGES) or not all(
+            isinstance(one, float) and math.isclose(one, wanted, rel_tol=TIPS_TOLERANCE)
+            for one, wanted in zip(found, expected)
+        ):
+            message = f"cuDF's mean percentages of tips by size of party are {figure} for {sizes}"
+            raise UnfitError("wrong_result", message, figure, expected)
+        return figure, expected, f"cuDF {cudf.__version__}"
+
+
+def tips() -> dict[str, list[float]]:
+    """The columns of the table of tips."""
+    rows = csv.DictReader(io.StringIO(zlib.decompress(base64.b64decode(TIPS)).decode()))
+    bills, given, sizes = zip(*((float(row["total_bill"]), float(row["tip"]), int(row["size"])) for row in rows))
+    return {"total_bill": list(bills), "tip": list(given), "size": list(sizes)}
 
 
 def cuda_version(number: int) -> str | None:

@@ -19,13 +19,14 @@ description:
   - Nothing is changed or left behind on the host. No process outlives the module, but for one that the kernel can't
     end, which is named, and one that O(command_prefix) starts where the module may not end it, as another user's or in
     a container; the program of a GPU ends itself there, 5 seconds after O(timeout).
-  - Less than 1 GiB of memory is used on each GPU, for some seconds.
+  - Less than 1 GiB of memory is used on each GPU, for some seconds. O(cudf) takes more of both.
 author:
   - cudahub.gpu contributors (@cudahub)
 requirements:
   - Python 3.9 or later on the host.
   - CuPy 12 or later with its CUDA libraries in the interpreter O(python), as role P(cudahub.gpu.gpu_verify#role)
     installs it.
+  - cuDF 24.02 or later in the same interpreter, with O(cudf) only.
   - The Python binding of NVML, distribution C(nvidia-ml-py), see O(nvml_venvs).
 extends_documentation_fragment:
   - cudahub.gpu.attributes
@@ -66,6 +67,14 @@ options:
     type: str
     choices: [quick]
     default: quick
+  cudf:
+    description:
+      - Whether each GPU also groups a table by cuDF, in the same process and after the checks of O(level). The tips of
+        244 parties in a restaurant, in percent of the bill, are averaged by the size of the party and compared with
+        what is known.
+      - If the interpreter has no cuDF, each GPU fails with kind V(library_missing).
+    type: bool
+    default: false
   timeout:
     description:
       - Time limit of each GPU in seconds, above 0 and at most 86400, which is a day. The process of a GPU that hasn't
@@ -99,6 +108,11 @@ EXAMPLES = r"""
   cudahub.gpu.cuda_verify:
     conda_prefix: /opt/conda/envs/rapids
     gpus: "{{ ansible_facts['gpu']['gpus'][:2] | map(attribute='uuid') }}"
+
+- name: Prove all GPUs with CuPy and cuDF from a conda environment of RAPIDS
+  cudahub.gpu.cuda_verify:
+    conda_prefix: /opt/conda/envs/rapids
+    cudf: true
 
 - name: Prove the GPUs as a running container sees them
   cudahub.gpu.cuda_verify:
@@ -230,7 +244,8 @@ verification:
           returned: always
           contains:
             name:
-              description: V(context), V(arange_sum), V(compile), V(matmul) or V(matmul_rate).
+              description:
+                - V(context), V(arange_sum), V(compile), V(matmul), V(matmul_rate), or if O(cudf=true), V(tips_groupby).
               type: str
               returned: always
               sample: matmul
@@ -299,6 +314,7 @@ def main() -> None:
             "command_prefix": {"type": "list", "elements": "str", "default": []},
             "gpus": {"type": "list", "elements": "str"},
             "level": {"type": "str", "choices": ["quick"], "default": "quick"},
+            "cudf": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 60},
             "simulated": {"type": "str", "choices": ["report", "run"], "default": "report"},
             "nvml_venvs": {
@@ -326,6 +342,7 @@ def main() -> None:
         level=options["level"],
         timeout=options["timeout"],
         run_simulated=options["simulated"] == "run",
+        cudf=options["cudf"],
     )
 
     def run(command: t.Sequence[str]) -> str:

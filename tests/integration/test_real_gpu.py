@@ -162,6 +162,31 @@ def test_the_module_verifies_by_itself(host: Host) -> None:
     assert result["changed"] is False
 
 
+def has_cudf(python: str) -> bool:
+    find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('cudf') is None)"
+    return subprocess.run([python, "-c", find], check=False).returncode == 0
+
+
+def test_cudf_groups_a_table_on_every_gpu(host: Host, request: pytest.FixtureRequest) -> None:
+    if not has_cudf(host.python):
+        pytest.skip(f"not run: {request.node.name} needs cuDF in {host.python}")
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, cudf=True)
+    assert result["verification"]["verified"] is True, result["msg"]
+    for gpu in result["verification"]["gpus"]:
+        check = gpu["checks"][-1]
+        assert (check["name"], check["figure"]) == ("tips_groupby", check["expected"])
+        host.measured.append(f"cuDF {gpu['uuid']}: {gpu['seconds']:.2f} s; {check['message']} {check['seconds']:.2f} s")
+
+
+def test_cudf_that_is_not_there_is_named(host: Host, request: pytest.FixtureRequest) -> None:
+    if has_cudf(host.python):
+        pytest.skip(f"not run: {request.node.name} needs a Python without cuDF, and {host.python} has it")
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, cudf=True)
+    assert result["verification"]["failure"]["kind"] == "library_missing"
+    assert f"{host.python} has no cudf: install cudf in that environment" in result["msg"]
+    assert all(check["passed"] for gpu in result["verification"]["gpus"] for check in gpu["checks"])
+
+
 def test_a_gpu_that_vanished_is_named(host: Host) -> None:
     uuids = [card.findtext("uuid") for card in host.smi().findall("gpu")]
     lost = "GPU-00000000-0000-4000-8000-0000000fffff"

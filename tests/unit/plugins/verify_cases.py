@@ -92,10 +92,15 @@ def outcome(marked: str | None = None, **more: Any) -> _verify_workers.Outcome:
 
 
 def run_standin(
-    troubles: dict[str, str], *gpus: dict[str, Any], timeout: float = 20, python: str = sys.executable
+    troubles: dict[str, str],
+    *gpus: dict[str, Any],
+    timeout: float = 20,
+    python: str = sys.executable,
+    cudf: bool = False,
+    libraries: Path = STANDIN,
 ) -> dict[str, Any]:
-    """Prove GPUs for real, with the stand-in for CuPy."""
-    environ = {**os.environ, "PYTHONPATH": str(STANDIN), "CUPY_STANDIN": json.dumps(troubles)}
-    request = _verify.Request(python=python, timeout=timeout)
+    """Prove GPUs for real, with the stand-ins for CuPy and cuDF."""
+    environ = {**os.environ, "PYTHONPATH": str(libraries), "CUPY_STANDIN": json.dumps(troubles)}
+    request = _verify.Request(python=python, timeout=timeout, cudf=cudf)
     payload = inspect.getsource(_verify_payload)
     return _verify.verify(facts(*gpus), request, payload, MARKER, environ, _verify_workers.run, FakeNodes())

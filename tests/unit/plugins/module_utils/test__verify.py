@@ -139,6 +139,7 @@ ERRORS = {
     "RuntimeError: libcuda.so.1: cannot open shared object file: No such file": "driver_unusable",
     "CUDARuntimeError: cudaErrorNoDevice: no device": "gpu_lost",
     "CUDARuntimeError: cudaErrorInvalidDevice: invalid": "gpu_lost",
+    "RuntimeError: radix_sort: failed on 1st step: cudaErrorInvalidDeviceFunction: invalid": "library_missing",
     "CUDARuntimeError: cudaErrorUnknown: unknown": "gpu_lost",
     "CUDARuntimeError: cudaErrorECCUncorrectable: ecc": "gpu_lost",
     "CUDADriverError: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access": "gpu_lost",
@@ -238,6 +239,80 @@ def test_a_missing_library_comes_with_the_way_to_it(library: str, prefix: tuple[
     request = _verify.Request(PYTHON, command_prefix=prefix)
     failure = _verify.explain(_verify.Attempt(UNIT, request, answer, CUPY, FakeNodes()))
     assert failure == _verify.Failure("library_missing", f"{PYTHON} has no {library}: {remedy}.")
+
+
+def explain_in(step: str, error: str, **more: Any) -> _verify.Failure | None:
+    """The failure behind an error of a step."""
+    document = json.loads(report(error))
+    document["error"]["step"] = step
+    attempt = _verify.Attempt(UNIT, _verify.Request(PYTHON, **more), outcome(json.dumps(document)), CUPY, FakeNodes())
+    return _verify.explain(attempt)
+
+
+HAS_CUDF = "install cudf in that environment, or give python or conda_prefix one that has it"
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "more", "kind", "message"),
+    [
+        ("import cudf", "ModuleNotFoundError: none", {}, "library_missing", f"{PYTHON} has no cudf: {HAS_CUDF}."),
+        (
+            "import cudf",
+            "ModuleNotFoundError: none",
+            {"command_prefix": ("docker", "exec")},
+            "library_missing",
+            (
+                f"{PYTHON} has no cudf: install cudf where docker starts it, or give python the path of an interpreter"
+                " that has it there."
+            ),
+        ),
+        (
+            "import cudf",
+            "ImportError: libcudf.so: undefined symbol",
+            {},
+            "library_missing",
+            f"{PYTHON} can't load cudf (libcudf.so: undefined symbol): {HAS_CUDF}.",
+        ),
+        (
+            "tips_groupby",
+            "OSError: libnvJitLink.so.13: cannot open shared object file",
+            {},
+            "library_missing",
+            (
+                f"{PYTHON} lacks a library or header of CUDA (libnvJitLink.so.13: cannot open shared object file):"
+                f" {HAS_CUDF}."
+            ),
+        ),
+        (
+            "tips_groupby",
+            "RuntimeError: parallel_for failed: cudaErrorNoKernelImageForDevice: none",
+            {},
+            "library_missing",
+            (
+                f"{UNIT} can't be used, this CUDA library holds no code for the GPU's architecture: take a cuDF for a"
+                " CUDA that supports it (parallel_for failed: cudaErrorNoKernelImageForDevice: none)."
+            ),
+        ),
+        (
+            "import cudf",
+            OLD_DRIVER,
+            {},
+            "driver_too_old",
+            (
+                f"{UNIT} has a driver for CUDA 13.0, too old for its cuDF: install a newer driver, or take a cuDF for"
+                f" this one: {HAS_CUDF}."
+            ),
+        ),
+    ],
+)
+def test_what_cudf_lacks_is_not_cupys(step: str, error: str, more: dict[str, Any], kind: str, message: str) -> None:
+    assert explain_in(step, error, **more) == _verify.Failure(kind, message)
+
+
+def test_what_cuda_says_while_a_library_is_imported_is_about_the_gpu() -> None:
+    failure = explain_in("import cudf", "CudaSupportError: Call to cuInit results in CUDA_ERROR_NO_DEVICE")
+    assert failure is not None
+    assert failure.kind == "gpu_lost"
 
 
 @pytest.mark.parametrize(

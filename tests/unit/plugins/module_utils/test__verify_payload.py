@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
 import venv
-from typing import TYPE_CHECKING
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _verify, _verify_payload
-from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import gpu, run_standin
+from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import MARKER, STANDIN, gpu, run_standin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +80,94 @@ def test_a_worker_that_hangs_is_killed_and_the_others_pass(trouble: str) -> None
     assert "in step 'compile'" in result["failure"]["message"]
     assert [check["name"] for check in result["gpus"][1]["checks"]] == CHECKS[:2]
     assert 6 <= result["seconds"] < 20
+
+
+TIPS = [21.729202, 16.571919, 15.215685, 14.594901, 14.149549, 15.62292]
+
+
+def test_cudf_groups_the_tips_if_it_is_asked_for() -> None:
+    result = run_standin({}, gpu(), cudf=True)
+    assert result["verified"] is True, _verify.summary(result)
+    *_others, check = checks = result["gpus"][0]["checks"]
+    assert [check["name"] for check in checks] == [*CHECKS, "tips_groupby"]
+    assert check.pop("seconds") >= 0
+    assert check == {
+        "name": "tips_groupby",
+        "passed": True,
+        "figure": TIPS,
+        "unit": "%",
+        "expected": TIPS,
+        "message": "cuDF 26.10.00",
+    }
+
+
+def test_the_table_of_tips_is_whole() -> None:
+    table = _verify_payload.tips()
+    assert list(table) == ["total_bill", "tip", "size"]
+    assert [round(sum(column), 2) for column in table.values()] == [4827.77, 731.58, 627]
+    assert {len(column) for column in table.values()} == {244}
+    assert [column[0] for column in table.values()] == [16.99, 1.01, 2]
+    assert [column[-1] for column in table.values()] == [18.78, 3.0, 2]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "figure"),
+    [
+        ("wrong_groupby", [*TIPS[:3], 14.59493, *TIPS[4:]]),
+        ("null_groupby", [*TIPS[:4], "None", "nan"]),
+        ("lost_group", TIPS[:5]),
+    ],
+)
+def test_cudf_that_groups_wrongly(trouble: str, figure: list[float | str]) -> None:
+    result = run_standin({"GPU-1": trouble}, gpu(0), gpu(1), cudf=True)
+    assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed"]
+    found = result["gpus"][1]
+    assert found["failure"]["kind"] == "wrong_result"
+    assert f"by size of party are {figure}" in found["failure"]["message"]
+    (check,) = [check for check in found["checks"] if not check["passed"]]
+    assert (check["name"], check["figure"], check["expected"]) == ("tips_groupby", figure, TIPS)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "words"),
+    [
+        ("cudf_lost", "gpu_lost", "cudaErrorNoDevice"),
+        ("cudf_import_lost", "gpu_lost", "cudaErrorNoDevice"),
+        ("cudf_out_of_memory", "out_of_memory", "nvidia-smi"),
+        ("cudf_broken", "library_missing", "can't load cudf (libcudf.so: cannot open shared object file"),
+    ],
+)
+def test_trouble_of_cudf_is_named(trouble: str, kind: str, words: str) -> None:
+    result = run_standin({"*": trouble}, gpu(), cudf=True)
+    assert result["failure"]["kind"] == kind
+    assert words in result["failure"]["message"]
+    passed = [check["name"] for check in result["gpus"][0]["checks"] if check["passed"]]
+    assert passed == CHECKS
+
+
+def test_missing_cudf(tmp_path: Path) -> None:
+    (tmp_path / "cupy").symlink_to(STANDIN / "cupy")
+    assert run_standin({}, gpu(), libraries=tmp_path)["verified"] is True
+    result = run_standin({}, gpu(), libraries=tmp_path, cudf=True)
+    assert result["failure"] == {
+        "kind": "library_missing",
+        "message": (
+            f"{sys.executable} has no cudf: install cudf in that environment, or give python or conda_prefix one that"
+            " has it."
+        ),
+    }
+    assert [check["name"] for check in result["gpus"][0]["checks"]] == CHECKS
+
+
+def test_a_status_that_json_does_not_know_does_not_hide_the_report() -> None:
+    error: Any = RuntimeError("cudaErrorNoDevice: none")
+    error.status = object()
+    stream = StringIO()
+    worker = _verify_payload.Worker({"marker": MARKER}, stream)
+    worker.note(error)
+    worker.publish("context")
+    report = json.loads(stream.getvalue().partition(MARKER)[2])
+    assert report["error"]["message"] == "cudaErrorNoDevice: none"
 
 
 def test_noise_on_both_streams_does_not_hide_the_report() -> None:

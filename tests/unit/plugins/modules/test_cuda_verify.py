@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -62,18 +63,29 @@ def check_documented(value: Any, documented: Documented, path: str = "") -> None
                 check_documented(item, entry["contains"], f"{path}.{name}")
 
 
-@pytest.mark.parametrize("troubles", [{}, {"GPU-1": "wrong_sum"}, {"GPU-0": "segfault"}])
+@pytest.mark.parametrize("troubles", [{}, {"GPU-0": "wrong_sum", "GPU-1": "wrong_groupby"}, {"GPU-0": "segfault"}])
 @pytest.mark.parametrize("simulated", [True, False])
 def test_what_is_returned_is_documented(
     run: Any, monkeypatch: pytest.MonkeyPatch, troubles: dict[str, str], simulated: bool
 ) -> None:
     monkeypatch.setenv("CUPY_STANDIN", json.dumps(troubles))
-    result = run(facts(gpu(0), gpu(1), mig_gpu(2), simulated=simulated), python=sys.executable)
+    result = run(facts(gpu(0), gpu(1), mig_gpu(2), simulated=simulated), python=sys.executable, cudf=True)
     documented = yaml.safe_load(cuda_verify.RETURN)
     assert result["changed"] is False
     check_documented({name: result[name] for name in documented}, documented)
     assert result["verification"]["verified"] is (not simulated and not troubles)
     assert bool(result.get("failed")) is (not simulated and bool(troubles))
+
+
+@pytest.mark.parametrize("cudf", [True, False])
+def test_checks_are_documented(run: Any, cudf: bool) -> None:
+    result = run(facts(gpu(0)), python=sys.executable, cudf=cudf)
+    (found,) = result["verification"]["gpus"]
+    gpus = yaml.safe_load(cuda_verify.RETURN)["verification"]["contains"]["gpus"]
+    described = gpus["contains"]["checks"]["contains"]["name"]["description"]
+    names = re.findall(r"V\((\w+)\)", " ".join(described))
+    assert [check["name"] for check in found["checks"]] == (names if cudf else names[:-1])
+    assert names[-1] == "tips_groupby"
 
 
 def test_a_failure_names_all_gpus_that_failed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
