@@ -33,6 +33,8 @@ LONGEST = ["nvidia_driver_distro", "slurm", "nvidia_driver_nvidia"]
 OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"]}
 # Tests that ask nothing of ansible-core: an older one runs them only if its Python is another than this one.
 WITHOUT_CORE = ["bench", "demo", "plugins/module_utils", "plugins/plugin_utils", "simulator", "tools"]
+# Tests of what other programs make of ours, which an older ansible-core does not change.
+ONCE = ["conda"]
 SANITY_PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 # ansible-test looks for get-pip under this name before it downloads it.
 GET_PIP = "get_pip_25_2.py"
@@ -211,8 +213,8 @@ def older_unit(core: str) -> Callable[[nox.Session], None]:
         requirements = ROOT / f"tests/requirements/core-{core}.txt"
         session.run(str(ROOT / "tests/tools/venv"), str(folder), str(requirements), *OLDER_CORES[core], external=True)
         same_python = (folder / f"bin/python{sys.version_info.major}.{sys.version_info.minor}").exists()
-        skipped = [f"--ignore=tests/unit/{name}" for name in WITHOUT_CORE] if same_python else []
-        unit_tests(session, folder / "bin", *skipped)
+        skipped = [*ONCE, *(WITHOUT_CORE if same_python else [])]
+        unit_tests(session, folder / "bin", *(f"--ignore=tests/unit/{name}" for name in skipped))
 
     return session_of_core
 

@@ -27,6 +27,7 @@ Kind = t.Literal[
     "checksum",
     "no_environment",
     "spec",
+    "pip",
     "broken",
 ]
 
@@ -47,6 +48,7 @@ _ADVICE: t.Mapping[Kind, str] = {
     "checksum": "remove that file from the cache of packages, and look whether the channel or a mirror has changed it",
     "no_environment": "check prefix or name",
     "spec": "correct the spec",
+    "pip": "correct the lines of pip, or look whether the package index can be reached",
     "broken": "look whether the tool runs by itself, or install it again",
 }
 _EXCEPTIONS: t.Mapping[str, Kind] = {
@@ -187,7 +189,15 @@ def _failure(value: t.Mapping[str, t.Any], stderr: str, code: int) -> ToolError:
         kind = "package"
     elif kind == "unsolvable" and _CUDA.search(text):
         kind = "cuda"
+        text = _about_cuda(text)
     return ToolError(kind, condensed(text))
+
+
+def _about_cuda(text: str) -> str:
+    """What conda says of CUDA among other things; all of a text that says it in other lines."""
+    lines = [line for line in text.splitlines() if " -> __cuda" in line]
+    version = [line for line in text.splitlines() if "installed version" in line]
+    return "\n".join(dict.fromkeys([*lines, *version])) if lines else text
 
 
 def _without_json(stdout: str, stderr: str, code: int) -> ToolError:
@@ -211,14 +221,19 @@ def condensed(text: str) -> str:
 
 
 def _without_advice(text: str) -> str:
-    kept = []
+    kept: list[str] = []
+    in_list = False
     for line in without_secrets(text).splitlines():
         words = " ".join(re.sub(r"[│├└─]+", " ", line).split())
+        if words.startswith("Output in format: Requested package"):
+            continue
         if re.match(r"(?:To search for alternate|You will need to|If you|Please try|As of conda|Use `conda)", words):
             break
         if words:
-            kept.append(words)
-    return " ".join(kept)
+            entry = words.startswith("- ")
+            kept.append(("; " if entry and in_list else " ") + words.removeprefix("- "))
+            in_list = entry
+    return "".join(kept).strip()
 
 
 def without_secrets(text: str) -> str:

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ._conda_spec import Package, Spec
+from ._conda_spec import Package, Spec, SpecError, parse_spec
 
 META = "conda-meta"
 HISTORY = "conda-meta/history"
@@ -20,6 +21,9 @@ FROZEN = "conda-meta/frozen"
 """CEP 22: who has this file asks that nobody changes the environment."""
 
 CHUNK = 1 << 20
+
+WITH_PYTHON = ("pip", "setuptools", "wheel")
+"""What tools bring along with Python though it does not say that it needs them."""
 
 State = t.Literal["absent", "empty", "file", "link", "foreign", "partial", "environment"]
 
@@ -35,11 +39,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Installed:
-    """A package in an environment, what was asked for when it came, and what it brought."""
+    """A package in an environment, what was asked for when it came, what it brought, and what it needs."""
 
     package: Package
     requested: tuple[str, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    depends: tuple[str, ...] = ()
+    record: t.Mapping[str, t.Any] = field(default_factory=dict, repr=False)
+
+    @functools.cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """What it brought. It is worked out only where it is asked for, as there are many."""
+        return _entries(self.record)
 
 
 @dataclass(frozen=True)
@@ -66,9 +76,48 @@ class Environment:
         by_name = {one.package.name: one.package for one in self.packages}
         return tuple(spec for spec in specs if spec.name not in by_name or not spec.matches(by_name[spec.name]))
 
+    def lacks_for_itself(self) -> tuple[str, ...]:
+        """What packages of the environment need and none of it is, as ``cudf needs cuda-version >=13``."""
+        by_name = {one.package.name: one.package for one in self.packages}
+        return tuple(
+            f"{one.package.name} needs {text}"
+            for one in self.packages
+            for text in one.depends
+            if not text.startswith("__") and not _is_met(text, by_name)
+        )
+
+    def beyond(self, names: t.Iterable[str]) -> tuple[str, ...]:
+        """The packages that neither are of these names nor are needed by them, directly or not."""
+        needs = {one.package.name: {_name(text) for text in one.depends} for one in self.packages}
+        wanted = {name.lower() for name in names}
+        kept: set[str] = set()
+        while wanted:
+            name = wanted.pop()
+            kept.add(name)
+            wanted |= (needs.get(name, set()) | (set(WITH_PYTHON) if name == "python" else set())) - kept
+        return tuple(one.package.name for one in self.packages if one.package.name not in kept)
+
 
 class RecordError(ValueError):
     """A record that is not one."""
+
+
+@functools.cache
+def _needed(text: str) -> Spec | None:
+    """What a package needs; None where that can't be read."""
+    try:
+        return parse_spec(text)
+    except SpecError:
+        return None
+
+
+def _is_met(text: str, packages: t.Mapping[str, Package]) -> bool:
+    spec = _needed(text)
+    return spec is None or (spec.name in packages and spec.matches(packages[spec.name]))
+
+
+def _name(text: str) -> str:
+    return text.split(" ", 1)[0].lower()
 
 
 def read(prefix: str) -> Environment:
@@ -142,23 +191,40 @@ def _installed(value: t.Mapping[str, t.Any]) -> Installed:
         sha256=str(value.get("sha256") or ""),
         url=str(value.get("url") or ""),
     )
+    _paths(value)
     requested = value.get("requested_specs") or value.get("requested_spec") or []
     asked = [requested] if isinstance(requested, str) else requested
-    return Installed(package, tuple(str(one) for one in asked if one not in (None, "None", "")), _entries(value))
+    requested_specs = tuple(str(one) for one in asked if one not in (None, "None", ""))
+    return Installed(package, requested_specs, tuple(map(str, value.get("depends") or ())), value)
+
+
+def _paths(value: t.Mapping[str, t.Any]) -> list[str]:
+    return [one["_path"] for one in (value.get("paths_data") or {}).get("paths") or ()]
 
 
 def _entries(value: t.Mapping[str, t.Any]) -> tuple[Entry, ...]:
+    files = [str(path) for path in value.get("files") or ()]
     paths = (value.get("paths_data") or {}).get("paths")
     if not paths:
-        return tuple(Entry(str(path)) for path in value.get("files") or ())
+        return tuple(Entry(path) for path in files)
+    python = next((path.split("site-packages/", 1)[0] for path in files if "/site-packages/" in path), "")
     return tuple(
         Entry(
-            str(one["_path"]),
+            _path_in_prefix(str(one["_path"]), python),
             str(one.get("path_type") or "hardlink"),
             one.get("sha256_in_prefix") or (None if one.get("prefix_placeholder") else one.get("sha256")),
         )
         for one in paths
     )
+
+
+def _path_in_prefix(path: str, python: str) -> str:
+    """Where a file is. conda keeps the paths that pure Python packages have before they are linked."""
+    if path.startswith("site-packages/"):
+        return python + path
+    if path.startswith("python-scripts/"):
+        return "bin/" + path.removeprefix("python-scripts/")
+    return path
 
 
 @dataclass(frozen=True)
@@ -171,18 +237,26 @@ class Fault:
 
 
 def faults(environment: Environment, packages: t.Collection[str] | None = None) -> t.Iterator[Fault]:
-    """Paths that are gone or changed, of some packages or all. Compiled Python files and directories do not count."""
+    """Paths that are gone or changed, of some packages or all. Compiled Python files and directories do not count.
+
+    A path that several packages bring is right as any of them has it.
+    """
     root = Path(environment.prefix)
+    hashes: dict[str, set[str]] = {}
+    for one in environment.packages:
+        for entry in one.entries:
+            if entry.sha256:
+                hashes.setdefault(entry.path, set()).add(entry.sha256)
     for one in environment.packages:
         if packages is not None and one.package.name not in packages:
             continue
         for entry in one.entries:
-            kind = _fault(root / entry.path, entry)
+            kind = _fault(root / entry.path, entry, hashes.get(entry.path, set()))
             if kind is not None:
                 yield Fault(one.package.name, entry.path, kind)
 
 
-def _fault(path: Path, entry: Entry) -> t.Literal["missing", "changed", "unreadable"] | None:
+def _fault(path: Path, entry: Entry, right: t.Collection[str]) -> t.Literal["missing", "changed", "unreadable"] | None:
     if entry.kind == "directory" or entry.path.endswith(".pyc"):
         return None
     if not (path.exists() or path.is_symlink()):
@@ -190,14 +264,14 @@ def _fault(path: Path, entry: Entry) -> t.Literal["missing", "changed", "unreada
     if entry.kind != "hardlink" or entry.sha256 is None:
         return None
     try:
-        return None if digest(path) == entry.sha256 else "changed"
+        return None if digest(path) in right else "changed"
     except OSError:
         return "unreadable"
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file. Raises OSError."""
-    found = hashlib.sha256()
+def digest(path: Path, kind: str = "sha256") -> str:
+    """Hash of a file. Raises OSError."""
+    found = hashlib.new(kind, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             found.update(chunk)

@@ -22,24 +22,30 @@ _OTHER = "another run that changes the driver's packages"
 
 
 @contextlib.contextmanager
-def exclusive(record: str, timeout: int, say: t.Callable[[str], None]) -> t.Iterator[None]:
-    """Keep other runs with the same record out. The end of this process, of whatever kind, ends the lock.
+def exclusive(
+    record: str, timeout: int, say: t.Callable[[str], None], other: str = _OTHER, *, tidy: bool = True
+) -> t.Iterator[t.IO[str]]:
+    """Keep other runs with the same record out.
+
+    The end of this process, of whatever kind, ends the lock, unless a program that it started has the file that is
+    yielded. ``tidy`` removes a directory that is left empty.
 
     Raises PackageError("lock") when another run has not ended within ``timeout`` seconds, OSError when the record's
     directory can't be written.
     """
     path = Path(f"{record}.lock")
-    with _locked(path, time.monotonic() + timeout, timeout, say) as file:
+    with _locked(path, time.monotonic() + timeout, timeout, say, other) as file:
         file.write(f"{os.getpid()}\n")
         file.flush()
         try:
-            yield
+            yield file
         finally:
             path.unlink(missing_ok=True)
-            _remove_empty(path.parent)
+            if tidy:
+                _remove_empty(path.parent)
 
 
-def _locked(path: Path, deadline: float, timeout: int, say: t.Callable[[str], None]) -> t.IO[str]:
+def _locked(path: Path, deadline: float, timeout: int, say: t.Callable[[str], None], other: str) -> t.IO[str]:
     told = False
     while True:
         file = _opened(path)
@@ -54,11 +60,12 @@ def _locked(path: Path, deadline: float, timeout: int, say: t.Callable[[str], No
                 return file
             file.close()
             continue
-        who = f"{_OTHER}, process {holder}" if holder else _OTHER
+        who = f"{other}, process {holder}" if holder else other
+        beginning = f"{who[0].upper()}{who[1:]}"
         if time.monotonic() >= deadline:
             raise PackageError(
                 "lock",
-                f"{who.capitalize()}, was not done within {timeout} s: wait until it is, or end it, and run this again",
+                f"{beginning}, was not done within {timeout} s: wait until it is, or end it, and run this again",
             )
         if not told and holder:
             say(f"Waiting for {who}")

@@ -292,7 +292,7 @@ def main() -> None:
     if os.geteuid() != 0 and not module.check_mode:
         module.fail_json(msg="Packages can only be changed by root: run the task with become: true.")
     host = host_of(module)
-    alone: t.ContextManager[None] = contextlib.nullcontext()
+    alone: t.ContextManager[object] = contextlib.nullcontext()
     try:
         if not module.check_mode:
             _scratch.sweep()

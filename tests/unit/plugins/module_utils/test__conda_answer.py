@@ -106,10 +106,11 @@ def unsolved(problems: str) -> dict[str, t.Any]:
         (
             failure(
                 "PackagesNotFoundInChannelsError",
-                "Not available:\n\n  - nosuch\n\nCurrent channels:\n\n  - file:///x\n\nTo search for alternate",
+                "Not available:\n\n  - nosuch\n\nCurrent channels:\n\n  - file:///x\n  - file:///y\n\n"
+                "To search for alternate",
             ),
             "package",
-            "Not available: - nosuch Current channels: - file:///x",
+            "Not available: nosuch Current channels: file:///x; file:///y",
         ),
         (
             unsolved("    └─ nosuch =* * does not exist (perhaps a typo or a missing channel)."),
@@ -118,10 +119,11 @@ def unsolved(problems: str) -> dict[str, t.Any]:
         ),
         (
             failure(
-                "UnsatisfiableError", "Incompatible:\n\n  - a -> __cuda[version='>=12']\n\nYours is: not available\n"
+                "UnsatisfiableError",
+                "Much else.\n\n  - a -> __cuda[version='>=12']\n\n\nYour installed version is: not available\n",
             ),
             "cuda",
-            "Incompatible: - a -> __cuda[version='>=12'] Yours is: not available",
+            "a -> __cuda[version='>=12'] Your installed version is: not available",
         ),
         (
             unsolved("    └─ a =* * would require\n       └─ __cuda >=12 *, which is missing on the system."),

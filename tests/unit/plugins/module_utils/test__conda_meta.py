@@ -147,6 +147,75 @@ def test_files_that_are_gone_or_changed(tmp_path: Path) -> None:
     assert Fault("cudf", "lib/c.so", "unreadable") in list(_conda_meta.faults(found))
 
 
+def test_a_path_of_several_packages_is_right_as_any_of_them_has_it(tmp_path: Path) -> None:
+    put(tmp_path, {"bin/x": b"one"})
+    put(tmp_path, {"bin/x": b"two"}, name="other")
+    for content, expected in ((b"one", []), (b"two", []), (b"three", ["cudf", "other"])):
+        (tmp_path / "bin/x").write_bytes(content)
+        found = _conda_meta.read(str(tmp_path))
+        assert [(one.package, one.kind) for one in _conda_meta.faults(found)] == [
+            (name, "changed") for name in expected
+        ]
+    (tmp_path / "bin/x").write_bytes(b"two")
+    assert list(_conda_meta.faults(found, ["cudf"])) == []
+    (tmp_path / "bin/x").unlink()
+    assert list(_conda_meta.faults(found, ["cudf"])) == [Fault("cudf", "bin/x", "missing")]
+
+
+def test_paths_of_pure_python_packages(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"a").hexdigest()
+    names = ["site-packages/a/__init__.py", "python-scripts/a", "share/a"]
+    files = ["lib/python3.13/site-packages/a/__init__.py", "bin/a", "share/a"]
+    paths = [{"_path": name, "sha256_in_prefix": digest} for name in names]
+    record = {**CUDF, "subdir": "noarch", "files": files, "paths_data": {"paths": paths}}
+    (tmp_path / "conda-meta").mkdir()
+    (tmp_path / "conda-meta/cudf-26.10.0-cuda13_0.json").write_text(json.dumps(record), encoding="utf-8")
+    (package,) = _conda_meta.read(str(tmp_path)).packages
+    assert [entry.path for entry in package.entries] == files
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"a")
+    assert list(_conda_meta.faults(_conda_meta.read(str(tmp_path)))) == []
+
+
+@pytest.mark.parametrize(
+    ("depends", "expected"),
+    [
+        ([], []),
+        (["python"], []),
+        (["python >=3.13,<3.14.0a0", "Python 3.13.*", "python * h1"], []),
+        (["__cuda >=13", "__glibc"], []),
+        (["python >=3.14"], ["cudf needs python >=3.14"]),
+        (["python * h2", "cupy"], ["cudf needs python * h2", "cudf needs cupy"]),
+        (["python [what=ever]"], []),
+    ],
+)
+def test_what_packages_need_themselves(tmp_path: Path, depends: list[str], expected: list[str]) -> None:
+    put(tmp_path, depends=depends)
+    put(tmp_path, name="python", version="3.13.1", build="h1")
+    assert _conda_meta.read(str(tmp_path)).lacks_for_itself() == tuple(expected)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["cudf", "tool"], []),
+        (["CUDF"], ["tool"]),
+        (["tool"], ["a", "b", "cudf", "pip", "python", "setuptools"]),
+        (["python", "tool", "nothing"], ["a", "b", "cudf"]),
+        (["a", "tool"], ["cudf", "pip", "python", "setuptools"]),
+        ([], ["a", "b", "cudf", "pip", "python", "setuptools", "tool"]),
+    ],
+)
+def test_what_nobody_asked_for(tmp_path: Path, names: list[str], expected: list[str]) -> None:
+    put(tmp_path, depends=["Python >=3", "a 1"])
+    put(tmp_path, name="a", depends=["b"])
+    put(tmp_path, name="b", depends=["a >0", "__unix"])
+    for name in ("python", "pip", "setuptools", "tool"):
+        put(tmp_path, name=name)
+    assert _conda_meta.read(str(tmp_path)).beyond(names) == tuple(expected)
+
+
 def test_difference() -> None:
     one, two = Package("a", "1", "0", url="https://x/a"), Package("b", "1", "0")
     assert _conda_meta.difference([one, two], [one, two]).empty

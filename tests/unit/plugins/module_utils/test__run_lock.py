@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 import time
@@ -98,6 +99,42 @@ def test_nothing_is_left_behind(record: Path, tmp_path: Path) -> None:
     with _run_lock.exclusive(str(record), 0, print):
         record.write_text("{}", encoding="utf-8")
     assert list(record.parent.iterdir()) == [record]
+
+
+def test_an_empty_directory_stays_unless_it_is_to_be_tidied(record: Path) -> None:
+    with _run_lock.exclusive(str(record), 0, print, tidy=False):
+        pass
+    assert list(record.parent.iterdir()) == []
+
+
+def test_what_the_other_run_does_is_said(record: Path, holder: Holder) -> None:
+    def say(line: str) -> None:
+        assert line == f"Waiting for a run of x, process {holder.process.pid}"
+        holder.end()
+
+    with pytest.raises(PackageError) as caught, _run_lock.exclusive(str(record), 0, print, "a run of x"):
+        raise AssertionError("both had it")
+    assert caught.value.message.startswith(f"A run of x, process {holder.process.pid}, was not done within 0 s")
+    with _run_lock.exclusive(str(record), 30, say, "a run of x"):
+        assert holder.process.poll() == 0
+
+
+def test_a_program_that_has_the_file_has_the_lock(record: Path) -> None:
+    with _run_lock.exclusive(str(record), 0, print) as file:
+        assert record.with_name("record.json.lock").read_text(encoding="utf-8") == f"{os.getpid()}\n"
+        number = file.fileno()
+        child = subprocess.Popen(["sleep", "60"], pass_fds=[number])
+        # as if this process had been killed: its file is closed, and the name stays
+        os.link(record.with_name("record.json.lock"), record)
+    record.rename(record.with_name("record.json.lock"))
+    try:
+        with pytest.raises(PackageError), _run_lock.exclusive(str(record), 0, print):
+            raise AssertionError("both had it")
+    finally:
+        child.kill()
+        child.wait()
+    with _run_lock.exclusive(str(record), 0, print):
+        pass
 
 
 def test_a_lock_that_was_deleted_is_not_taken_for_the_lock(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
