@@ -96,6 +96,9 @@ _WORDS: t.Sequence[tuple[str, Kind]] = (
     (r"download error|could not resolve|connection|timed out|ssl|certificate", "network"),
     (r"no prefix found|environment must first be created|not a conda environment", "no_environment"),
 )
+_HIDDEN = "'OSError' object has no attribute 'dump_map'"
+"""What conda 24 says instead of several errors of the operating system."""
+
 _CUDA = re.compile(r"__cuda\b")
 _MISSING = re.compile(
     r"does not exist \(perhaps a typo or a missing channel\)|nothing provides (?!__cuda)(?:requested )?\S+"
@@ -132,6 +135,8 @@ def read(stdout: str, stderr: str, code: int) -> Answer:
 
     A tool that prints no JSON has failed, whatever its exit status is, and what it printed instead is the reason.
     """
+    if code != 0 and _HIDDEN in f"{stdout}{stderr}":
+        raise ToolError("disk", "a file can't be written, most often because the disk is full, and conda hides why")
     value = _value(stdout)
     if value is None:
         raise _without_json(stdout, stderr, code)

@@ -322,6 +322,7 @@ import pwd
 import re
 import typing as t
 from dataclasses import replace
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -342,7 +343,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._version import cuda_v
 NVML_VENVS = ("/opt/cudahub/nvml", "/opt/cudahub/verify")
 NVML_TIMEOUT = 10.0
 ROOT_LOG = "/var/log/cudahub/conda_env.log"
-USER_LOG = "~/.local/state/cudahub/conda_env.log"
+USER_LOG = ".local/state/cudahub/conda_env.log"
 
 Parameters = t.Mapping[str, t.Any]
 
@@ -591,7 +592,7 @@ def main() -> None:
     for text in [*(options["channels"] or ()), *options["pip"], *options["pip_arguments"], *(options["lock"] or ())]:
         module.no_log_values.update(_conda_tool.secrets(text))
     module.no_log_values.update(_conda_tool.secrets(str(options["condarc"])))
-    log = options["log"] or (ROOT_LOG if os.geteuid() == 0 else os.path.expanduser(USER_LOG))
+    log = options["log"] or (ROOT_LOG if os.geteuid() == 0 else str(Path.home() / USER_LOG))
     kind, message, reason = "place", "", ""
     try:
         module.exit_json(**act(module, TransactionLog(log)), log=log)

@@ -148,6 +148,11 @@ def unsolved(problems: str) -> dict[str, t.Any]:
             'Error parsing version "". Empty version',
         ),
         (failure("NoSpaceLeftError", "No space left on devices."), "disk", "No space left on devices"),
+        (
+            failure("AttributeError", "'OSError' object has no attribute 'dump_map'"),
+            "disk",
+            "a file can't be written, most often because the disk is full, and conda hides why",
+        ),
         ({"error": "OSError: [Errno 28] No space left"}, "disk", "OSError: [Errno 28] No space left"),
         ({"success": False}, "broken", "it ended with status 1"),
     ],

@@ -127,9 +127,8 @@ class Killer:
                     for path in inside[: len(inside) // 2 + 1]:
                         path.unlink()
                 raise KilledError
-            self.left -= 1
+            left, self.left = self.left - 1, None
             try:
-                left, self.left = self.left, None
                 return real(*arguments, **options)
             finally:
                 self.left = left
