@@ -339,6 +339,8 @@ def _plan(wish: Wish, current: Environment, needs: Needs, host: Host) -> _Planne
     if wish.atomic or (needs.packages and not current.packages and not current.damaged):
         _announce(specs, host)
         answer = host.session().solve(_nowhere(wish.prefix), specs, new=True)
+        if needs == Needs(unmet=needs.unmet) and _has_all(kept, answer.link):
+            return None
         return _Planned(answer.link, answer, tuple(specs))
     if not needs.packages or current.damaged:
         return _Planned(tuple(kept.values()), Answer(), tuple(specs))
@@ -359,16 +361,19 @@ def _plan_latest(
     _announce(specs, host)
     answer = host.session().solve(_nowhere(wish.prefix), specs, new=True)
     newest = {one.name: one for one in answer.link}
-    same = all(
-        name in kept and (kept[name].version, kept[name].build) == (one.version, one.build)
-        for name, one in newest.items()
-    )
-    if same and needs == Needs(newer=True):
+    if needs == Needs(newer=True) and _has_all(kept, answer.link):
         return None
     if wish.atomic:
         return _Planned(answer.link, answer, tuple(specs))
     exact = tuple(str(one) for one in answer.link)
     return _Planned(tuple({**kept, **newest}.values()), answer, exact, asked=tuple(specs))
+
+
+def _has_all(there: t.Mapping[str, Package], packages: t.Iterable[Package]) -> bool:
+    return all(
+        one.name in there and (there[one.name].version, there[one.name].build) == (one.version, one.build)
+        for one in packages
+    )
 
 
 def _announce(specs: t.Sequence[str], host: Host) -> None:

@@ -953,3 +953,13 @@ def test_long_lists_are_shortened_and_secrets_are_hidden() -> None:
     assert _conda_env._some(["a"] * 5) == "a, a, a, a, a"
     assert _conda_env._some(["a"] * 7) == "a, a, a, a, a and 2 more"
     assert _conda_env._some(["https://user:secret@host/t/secret/x"]) == "https://********@host/t/********/x"
+
+
+def test_a_need_that_the_tool_does_not_see_builds_nothing_anew(world: World) -> None:
+    world.do("tool", atomic=True)
+    record = next((world.prefix / "conda-meta").glob("tool-*.json"))
+    record.write_text(json.dumps({**json.loads(record.read_text()), "depends": ["ghost >=1"]}))
+    world.tool.calls.clear()
+    assert not world.do("tool", atomic=True).changed
+    assert world.tool.calls == [("solve", "new", "tool")]
+    assert os.readlink(world.prefix) == "x.d/1"
