@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -112,11 +113,17 @@ def yamllint(session: nox.Session) -> None:
     run(session, "yamllint", "--strict", ".")
 
 
+def first_line(path: Path) -> str:
+    """Return the first line of a file."""
+    with path.open(encoding="utf-8") as file:
+        return file.readline().rstrip("\n")
+
+
 @nox.session(tags=["lint"], requires=["tree"])
 def shellcheck(session: nox.Session) -> None:
     """Shell scripts: rules."""
     listed = subprocess.run(["git", "grep", "-lE", "^#!.*sh$"], cwd=ROOT, check=True, capture_output=True, text=True)
-    scripts = [name for name in listed.stdout.split() if (ROOT / name).read_text(encoding="utf-8").startswith("#!")]
+    scripts = [name for name in listed.stdout.split() if re.match(r"#!.*sh$", first_line(ROOT / name))]
     run(session, "shellcheck", *scripts)
 
 
