@@ -183,6 +183,9 @@ def _package(value: t.Mapping[str, t.Any]) -> Package:
 
 
 def _failure(value: t.Mapping[str, t.Any], stderr: str, code: int) -> ToolError:
+    several = [one for one in value.get("errors") or () if isinstance(one, dict)]
+    if several:
+        return _failure(several[0], stderr, code)
     name = str(value.get("exception_name") or "")
     log = [str(one.get("message") or "") for one in value.get("log_history") or () if isinstance(one, dict)]
     levels = [str(one.get("level") or "") for one in value.get("log_history") or () if isinstance(one, dict)]
@@ -207,6 +210,9 @@ def _about_cuda(text: str) -> str:
 
 def _without_json(stdout: str, stderr: str, code: int) -> ToolError:
     lines = [line.strip() for line in (stderr or stdout).splitlines() if line.strip()]
+    if code < 0:
+        memory = ", as where memory runs out" if code == -9 else ""
+        return ToolError("broken", f"it was ended by signal {-code}{memory}")
     text = lines[-1] if lines else f"it printed nothing and ended with status {code}"
     kind = _kind(text)
     return ToolError(kind, condensed(re.sub(r"^(?:\w+\.)*(\w+(?:Error|Exception|Spec)): ", "", text)))

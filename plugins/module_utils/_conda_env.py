@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import typing as t
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,8 +26,8 @@ from ._conda_tool import Result, Session
 
 State = t.Literal["present", "locked", "latest"]
 
-KEPT = "conda-meta/cudahub-changed"
-"""Where changed files of packages are kept when a repair replaces them."""
+KEPT = "conda-meta/cudahub-changed-"
+"""Where changed files of packages are kept when a repair replaces them, with a number."""
 
 _ARCHITECTURES = {"x86_64": "linux-64", "aarch64": "linux-aarch64", "ppc64le": "linux-ppc64le"}
 _FREEZER = '{"message": "Ansible manages this environment."}\n'
@@ -149,6 +150,8 @@ def converge(wish: Wish, host: Host, *, check: bool) -> Outcome:
         )
     if wish.atomic and not wish.exact:
         _refuse_loss(wish, current)
+    if not check and current.state == "environment":
+        (place.current / _conda_meta.HISTORY).touch()  # without it, tools take it for none
     host.say(f"{wish.prefix} {_reasons(needs)}")
     planned = _plan(wish, current, needs, host)
     if planned is None:
@@ -181,6 +184,22 @@ def _settled(wish: Wish, current: Environment, host: Host, *, recovered: bool, c
     return Outcome(changed, current, packages, of_pip, of_pip, recovered=recovered)
 
 
+def _inside(prefix: str) -> str | None:
+    """What lies in a prefix and is not the environment's: something mounted, or another environment."""
+    root = os.path.realpath(prefix)
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4])
+        if place != root and place.startswith(f"{root.rstrip('/')}/"):
+            return f"{place}, which is mounted there"
+    for folder, folders, files in os.walk(root):
+        if os.path.basename(folder) == _conda_meta.META and "history" in files:
+            other = os.path.dirname(folder)
+            if other != root and not folder.startswith(f"{root}/pkgs/"):
+                return f"{other}, another environment"
+        folders[:] = [name for name in folders if name not in ("site-packages", "__pycache__")]
+    return None
+
+
 def absent(prefix: str, host: Host, *, frozen: bool | None, check: bool) -> Outcome:
     """Take an environment away. Raises RefusedError, OSError."""
     beside, in_place = Beside(prefix), InPlace(prefix)
@@ -201,6 +220,9 @@ def absent(prefix: str, host: Host, *, frozen: bool | None, check: bool) -> Outc
         raise RefusedError(
             f"{prefix} is protected by {_conda_meta.FROZEN}: set frozen to false to have it removed", "frozen"
         )
+    inside = _inside(current.prefix)
+    if inside:
+        raise RefusedError(f"{prefix} has {inside}, in it: take that away first")
     if not check:
         host.say(f"Removing {prefix}")
         place.remove()
@@ -425,7 +447,7 @@ def _apply(wish: Wish, place: Place, current: Environment, needs: Needs, planned
         if isinstance(place, InPlace):
             _change(wish, place, current, needs, planned, host)
         else:
-            _build(wish, target, planned, host)
+            _build(wish, target, current, planned, host)
         if wish.pip and (needs.pip or needs.packages or wish.atomic):
             _pip_install(wish, target, host)
         done = _checked(wish, target, current, host)
@@ -440,13 +462,36 @@ def _apply(wish: Wish, place: Place, current: Environment, needs: Needs, planned
     return done
 
 
-def _build(wish: Wish, target: Path, planned: _Planned, host: Host) -> None:
+def _carry(old: Path, current: Environment, new: Path) -> None:
+    """Have the files of users, which no package has brought, in the environment that takes the place of theirs."""
+    brought = {entry.path for one in current.packages for entry in one.entries}
+    brought |= {str(path) for one in current.packages for path in one.record.get("files") or ()}
+    for record in old.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
+        for line in record.read_text(encoding="utf-8", errors="replace").splitlines():
+            path = os.path.normpath(record.parents[1] / line.split(",", 1)[0])
+            brought.add(os.path.relpath(path, old))
+    for folder, folders, files in os.walk(old):
+        folders[:] = [name for name in folders if name not in ("site-packages", "__pycache__", _conda_meta.META)]
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in (*files, *links):
+            path = os.path.relpath(os.path.join(folder, name), old)
+            if path not in brought and not os.path.lexists(new / path):
+                (new / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(old / path, new / path, follow_symlinks=False)
+    pinned = old / _conda_meta.META / "pinned"
+    if pinned.is_file():
+        shutil.copy2(pinned, new / _conda_meta.META / "pinned")
+
+
+def _build(wish: Wish, target: Path, current: Environment, planned: _Planned, host: Host) -> None:
     session = host.session()
     host.say(f"Building a new environment in {target}")
     if wish.state == "locked":
         session.explicit(str(target), host.file(explicit(wish.lock)), new=True)
     else:
         session.create(str(target), planned.specs)
+    if not wish.exact and current.state == "environment":
+        _carry(Path(current.prefix), current, target)
     if wish.verify:
         built = _conda_meta.read(str(target))
         faults = tuple(_conda_meta.faults(built))
@@ -511,12 +556,22 @@ def _noted(prefix: Path, asked: t.Sequence[str]) -> t.Iterator[None]:
 
 
 def _keep_changed(prefix: Path, faults: t.Iterable[Fault]) -> None:
-    """Keep the files that somebody has changed: perhaps they are wanted."""
-    for fault in faults:
-        if fault.kind == "changed":
-            copy = prefix / KEPT / fault.path
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes((prefix / fault.path).read_bytes())
+    """Keep the files that somebody has changed: perhaps they are wanted. No link is followed."""
+    changed = [fault.path for fault in faults if fault.kind == "changed"]
+    root, number = os.path.realpath(prefix), 1
+    while changed and os.path.lexists(prefix / f"{KEPT}{number}"):
+        number += 1
+    kept = prefix / f"{KEPT}{number}"
+    for name in changed:
+        path, copy = prefix / name, kept / name
+        if os.path.commonpath([root, os.path.realpath(path.parent)]) != root:
+            continue
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.is_symlink():
+            copy.symlink_to(os.readlink(path))
+        elif stat.S_ISREG(path.lstat().st_mode):
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                copy.write_bytes(file.read())
 
 
 def _reinstall(target: Path, there: Environment, names: t.Collection[str], host: Host) -> None:
@@ -642,7 +697,9 @@ def _pip_is_satisfied(wish: Wish, prefix: str, host: Host) -> bool:
 def pip_packages(prefix: Path, *, requested: bool = False) -> tuple[str, ...]:
     """What pip has installed, as ``name==version``; ``requested`` leaves out what came only because others need it."""
     found = []
-    for folder in prefix.glob("lib/python3*/site-packages/*.dist-info"):
+    record = next(prefix.glob("conda-meta/python-3.*.json"), None)
+    python = ".".join(record.name.split("-")[1].split(".")[:2]) if record else "3*"
+    for folder in prefix.glob(f"lib/python{python}/site-packages/*.dist-info"):
         installer = folder / "INSTALLER"
         if not installer.is_file() or installer.read_text(encoding="utf-8").strip() != "pip":
             continue

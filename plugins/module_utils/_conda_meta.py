@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
+import stat
 import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,9 +160,9 @@ def _state(path: Path) -> State:
     if not path.is_dir():
         return "file"
     records = next((path / META).glob("*.json"), None) is not None
-    if records:
+    if records and not (path / META).is_symlink():
         return "environment"
-    if (path / META).is_dir():
+    if (path / META).is_dir() and not (path / META).is_symlink():
         return "partial"
     return "empty" if next(path.iterdir(), None) is None else "foreign"
 
@@ -172,6 +174,8 @@ def parse(content: bytes) -> Installed:
     try:
         value = json.loads(content)
         return _installed(value)
+    except RecordError:
+        raise
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise RecordError(f"it is no JSON: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -199,7 +203,12 @@ def _installed(value: t.Mapping[str, t.Any]) -> Installed:
 
 
 def _paths(value: t.Mapping[str, t.Any]) -> list[str]:
-    return [one["_path"] for one in (value.get("paths_data") or {}).get("paths") or ()]
+    """The paths of a record. Raises RecordError where one leads out of the environment."""
+    paths = [str(one["_path"]) for one in (value.get("paths_data") or {}).get("paths") or ()]
+    for path in (*paths, *map(str, value.get("files") or ())):
+        if path.startswith("/") or ".." in path.split("/"):
+            raise RecordError(f"its path {path} leads out of the environment")
+    return paths
 
 
 def _entries(value: t.Mapping[str, t.Any]) -> tuple[Entry, ...]:
@@ -259,10 +268,12 @@ def faults(environment: Environment, packages: t.Collection[str] | None = None) 
 def _fault(path: Path, entry: Entry, right: t.Collection[str]) -> t.Literal["missing", "changed", "unreadable"] | None:
     if entry.kind == "directory" or entry.path.endswith(".pyc"):
         return None
-    if not (path.exists() or path.is_symlink()):
+    if not os.path.lexists(path):
         return "missing"
     if entry.kind != "hardlink" or entry.sha256 is None:
         return None
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return "changed"
     try:
         return None if digest(path) in right else "changed"
     except OSError:

@@ -34,7 +34,9 @@ class InPlace:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = Path(prefix)
-        self._aside = self.prefix.with_name(f".{self.prefix.name}.cudahub")
+        name = f".{self.prefix.name}.cudahub"
+        # Hard links are for one file system.
+        self._aside = (self.prefix / name) if os.path.ismount(self.prefix) else self.prefix.with_name(name)
         self._before, self._new = self._aside / "before", self._aside / "new"
         self._names = self._aside / "names"
 
@@ -53,12 +55,12 @@ class InPlace:
         """Keep what is there, and return where to change it. Raises OSError, PlaceError."""
         self._aside.mkdir(mode=0o700)
         part = self._aside / "part"
-        if not self.prefix.exists() or next(self.prefix.iterdir(), None) is None:
+        if not self.prefix.exists() or not [one for one in self.prefix.iterdir() if one != self._aside]:
             part.write_text("directory" if self.prefix.exists() else "nothing", encoding="utf-8")
             part.rename(self._new)
             return self.prefix
         part.mkdir()
-        names = [entry.name for entry in self.prefix.iterdir() if entry.name not in OTHERS]
+        names = [one.name for one in self.prefix.iterdir() if one.name not in OTHERS and one != self._aside]
         self._names.write_text("\n".join(names), encoding="utf-8")
         try:
             for name in names:
@@ -91,7 +93,8 @@ class InPlace:
             was_there = self._new.read_text(encoding="utf-8") == "directory"
             if was_there and self.prefix.is_dir():
                 for entry in self.prefix.iterdir():
-                    _removed(entry)
+                    if entry != self._aside:
+                        _removed(entry)
             elif not was_there:
                 _removed(self.prefix)
         self.commit()
@@ -103,7 +106,7 @@ class InPlace:
         self.prefix.mkdir(exist_ok=True)
         waiting = {entry.name for entry in self._before.iterdir()}
         for entry in list(self.prefix.iterdir()):
-            if entry.name in waiting or entry.name not in names.union(OTHERS):
+            if entry != self._aside and (entry.name in waiting or entry.name not in names.union(OTHERS)):
                 target = broken / entry.name
                 _removed(target)
                 entry.rename(target)
@@ -112,13 +115,19 @@ class InPlace:
 
     def remove(self) -> None:
         """Take the environment away: at once for those who look, then piece by piece. Raises OSError."""
-        self._aside.mkdir(mode=0o700)
-        if os.path.ismount(self.prefix):
-            for entry in sorted(self.prefix.iterdir(), key=lambda entry: entry.name == _COPIED):
-                _removed(entry)
-        else:
-            self.prefix.rename(self._aside / "removed")
-        _removed(self._aside)
+        try:
+            if not os.path.ismount(self.prefix):
+                self._aside.mkdir(mode=0o700)
+                self.prefix.rename(self._aside / "removed")
+                _removed(self._aside)
+                return
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+        for entry in sorted(self.prefix.iterdir(), key=lambda entry: entry.name == _COPIED):
+            _removed(entry)
+        if not os.path.ismount(self.prefix):
+            self.prefix.rmdir()
 
 
 class Beside:

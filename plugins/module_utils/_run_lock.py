@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -17,6 +18,9 @@ from ._packages import PackageError
 
 POLL = 0.5
 """Seconds between two looks at a lock that another process holds."""
+
+ATTEMPTS = 100
+"""How often a file is made whose directory another run removes."""
 
 _OTHER = "another run that changes the driver's packages"
 
@@ -74,11 +78,12 @@ def _locked(path: Path, deadline: float, timeout: int, say: t.Callable[[str], No
 
 
 def _opened(path: Path) -> t.IO[str]:
-    while True:
+    for _attempt in range(ATTEMPTS):
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         # a run that ends may have removed the empty directory in between
         with contextlib.suppress(FileNotFoundError):
             return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+", encoding="utf-8")
+    raise FileNotFoundError(errno.ENOENT, "no file can be made here", str(path.parent))
 
 
 def _is_at(file: t.IO[str], path: Path) -> bool:

@@ -84,7 +84,7 @@ options:
   verify:
     description:
       - Whether to read all files and compare them with their hashes. Files that are gone or changed are brought anew,
-        and changed ones kept in C(conda-meta/cudahub-changed).
+        and changed ones kept in C(conda-meta/cudahub-changed-NUMBER).
       - It takes about a second for each gigabyte. Records that can't be read are repaired without it, too.
     type: bool
     default: false
@@ -93,8 +93,9 @@ options:
       - Whether to make each change as a whole new environment beside the old one, in C(PREFIX.d). O(prefix) is a
         symbolic link that leads to it when it is complete. The one before stays until the next change, for programs
         that run.
-      - It needs the disk space of two. Packages that others have asked for in the environment come along; where pip
-        has installed any, that is refused unless O(exact) is set.
+      - It needs the disk space of two. Packages that others have asked for in the environment, and files that no
+        package has brought, come along; where pip has installed any, that is refused. With O(exact), neither does.
+      - An environment that was made without it can't be changed with it, nor the other way round.
     type: bool
     default: false
   frozen:
@@ -350,12 +351,11 @@ Parameters = t.Mapping[str, t.Any]
 
 def wish_of(options: Parameters, prefix: str) -> _conda_env.Wish:
     """What the parameters ask for. Raises RefusedError."""
-    lock = [line for line in (text.strip() for text in options["lock"] or ()) if line and line[0] not in "#@"]
     return _conda_env.Wish(
         state=options["state"],
         prefix=prefix,
         specs=specs_of("packages", options["packages"]),
-        lock=specs_of("lock", lock),
+        lock=specs_of("lock", _lines(options["lock"])),
         pip=pip_of(options["pip"]),
         exact=options["exact"],
         verify=options["verify"],
@@ -364,6 +364,11 @@ def wish_of(options: Parameters, prefix: str) -> _conda_env.Wish:
         owner=_id("owner", options["owner"], lambda name: pwd.getpwnam(name).pw_uid),
         group=_id("group", options["group"], lambda name: grp.getgrnam(name).gr_gid),
     )
+
+
+def _lines(lock: t.Sequence[str] | None) -> list[str]:
+    """The packages of a lock."""
+    return [line for line in (text.strip() for text in lock or ()) if line and line[0] not in "#@"]
 
 
 def specs_of(option: str, texts: t.Sequence[str]) -> tuple[_conda_spec.Spec, ...]:
@@ -379,6 +384,16 @@ def specs_of(option: str, texts: t.Sequence[str]) -> tuple[_conda_spec.Spec, ...
                 f"lock: {without_secrets(text)!r} is no address of a package with its hash: write the lock with "
                 "conda list --explicit --md5, or take what this module returns as lock",
                 "spec",
+            )
+        if option == "packages" and _conda_tool.secrets(text):
+            raise _conda_env.RefusedError(
+                f"packages: {without_secrets(text)!r} has a password or a token in it, which others could read: put "
+                "the channel into channels, and only its name before the package",
+                "spec",
+            )
+        if option == "packages" and spec.name.startswith("__"):
+            raise _conda_env.RefusedError(
+                f"packages: {text!r} is what the machine has, and no package: leave it out, or set cuda", "spec"
             )
         if option == "packages" and spec.url is not None:
             raise _conda_env.RefusedError(
@@ -457,8 +472,8 @@ def refuse_options(options: Parameters) -> None:
         raise _conda_env.RefusedError(
             "packages can't be chosen with state locked, where lock says all: leave packages out"
         )
-    if state == "locked" and not options["lock"]:
-        raise _conda_env.RefusedError("state is locked, and there is no lock: give lock or lock_file")
+    if state == "locked" and not _lines(options["lock"]):
+        raise _conda_env.RefusedError("state is locked, and there is no package in the lock: give lock or lock_file")
     if state not in ("locked", "absent") and options["lock"]:
         raise _conda_env.RefusedError(
             f"lock is for state locked, and state is {state}: set state to locked, or leave lock out"
@@ -524,9 +539,14 @@ def _shown(packages: t.Mapping[str, str], pip: t.Sequence[str], repaired: t.Sequ
 def act(module: AnsibleModule, log: TransactionLog) -> dict[str, t.Any]:
     """Do what is asked for. Raises RefusedError, ToolError, PlaceError, PackageError, OSError."""
     options = module.params
+    if module.check_mode and options["state"] == "locked" and options["lock"] == [] and options["prefix"]:
+        module.warn("The lock is empty, as that of a host where check mode has made none: nothing can be said of it.")
+        current = _conda_meta.read(os.path.realpath(options["prefix"]))
+        unchanged = _conda_env.Outcome(False, current, tuple(one.package for one in current.packages))
+        return {**result_of(unchanged, options["prefix"], check=True), "tool": ""}
     refuse_options(options)
     wish = wish_of(options, options["prefix"] or "")
-    os.umask(int(options["umask"], 8))
+    os.umask(0o022)  # for directories above the environment
 
     def say(line: str) -> None:
         if not module.check_mode:
@@ -543,9 +563,10 @@ def act(module: AnsibleModule, log: TransactionLog) -> dict[str, t.Any]:
             try:
                 host.hold(prefix)
             except OSError as error:
-                if error.errno == errno.ENOSPC:
+                if error.errno == errno.ENOSPC and options["state"] != "absent":
                     raise
-                only_look = True
+                only_look = error.errno != errno.ENOSPC
+        os.umask(int(options["umask"], 8))
         if options["state"] == "absent":
             outcome = _conda_env.absent(prefix, host, frozen=options["frozen"], check=only_look)
         else:
@@ -607,7 +628,7 @@ def main() -> None:
     except OSError as error:
         kind = "permission" if isinstance(error, PermissionError) else "disk"
         message = reason = condensed(f"{error.filename or options['prefix']}: {error.strerror}")
-    where = options["prefix"] or options["name"]
+    where = options["prefix"] or options["name"] or ""
     module.fail_json(
         msg=f"{where}: {message}" if where not in message else message,
         prefix=where,

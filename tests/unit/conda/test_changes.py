@@ -165,7 +165,7 @@ def test_atomic_changes_are_beside_until_they_are_complete(module: Module, tmp_p
     module.run(prefix=str(prefix), packages=["numpy=2.0", "ipykernel"], atomic=True)
     module.run(prefix=str(prefix), packages=["numpy=2.3"], atomic=True)
     assert os.readlink(prefix) == "env.d/3"
-    assert sorted(path.name for path in (tmp_path / "env.d").iterdir()) == ["2", "3"]
+    assert sorted(path.name for path in (tmp_path / "env.d").iterdir()) == [".cudahub", "2", "3"]
     assert versions(prefix.resolve()).keys() >= {"numpy", "ipykernel"}
     removed = module.run(prefix=str(prefix), packages=["numpy=2.3", "python=3.12"], atomic=True, exact=True)
     assert removed["removed"].keys() == {"ipykernel"}

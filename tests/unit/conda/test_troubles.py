@@ -96,7 +96,7 @@ def test_files_are_repaired(module: Module, tmp_path: Path, damage: str) -> None
     assert module.run(**options)["repaired"] == expected
     assert path.read_bytes() == right
     module.unchanged(**options)
-    kept = prefix / "conda-meta/cudahub-changed" / name
+    kept = prefix / "conda-meta/cudahub-changed-1" / name
     assert (kept.read_bytes() if kept.exists() else None) == {"gone": None, "changed": b"mine", "emptied": b""}[damage]
 
 
@@ -236,3 +236,83 @@ def test_a_cache_that_can_not_be_written(module: Module, tmp_path: Path) -> None
     kind, message = module.refused(prefix=str(tmp_path / "env"), packages=["numpy"])
     assert kind in ("permission", "disk", "broken"), message
     assert not (tmp_path / "env").exists()
+
+
+def test_links_of_an_owner_lead_root_nowhere(module: Module, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    options = {"prefix": str(prefix), "packages": ["numpy=2.0", "python=3.12"], "verify": True}
+    module.run(**options)
+    path = next(prefix.glob("lib/python3.12/site-packages/numpy-*/METADATA"))
+    (tmp_path / "secret").write_text("of root")
+    (tmp_path / "elsewhere").mkdir()
+    path.unlink()
+    path.symlink_to(tmp_path / "secret")
+    (prefix / "conda-meta/cudahub-changed-1").symlink_to(tmp_path / "elsewhere")
+    assert module.run(**options)["repaired"] == [f"{path.relative_to(prefix)} is changed"]
+    assert (tmp_path / "secret").read_text() == "of root"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    kept = prefix / "conda-meta/cudahub-changed-2" / path.relative_to(prefix)
+    assert os.readlink(kept) == str(tmp_path / "secret")
+    path.unlink()
+    os.mkfifo(path)
+    assert module.run(**options)["changed"]
+    module.unchanged(**options)
+
+
+def test_a_record_that_leads_out_of_the_environment(module: Module, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    options = {"prefix": str(prefix), "packages": ["numpy=2.0", "python=3.12"], "verify": True}
+    module.run(**options)
+    (tmp_path / "victim").write_text("mine")
+    record = prefix / "conda-meta/numpy-2.0.1-py312_0.json"
+    value = json.loads(record.read_text())
+    value["files"].append("../victim")
+    value["paths_data"]["paths"].append({"_path": "../victim", "path_type": "hardlink", "sha256": "0" * 64})
+    record.write_text(json.dumps(value))
+    assert "leads out of the environment" in module.run(**options)["repaired"][0]
+    assert (tmp_path / "victim").read_text() == "mine"
+    module.unchanged(**options)
+
+
+def test_a_history_that_is_gone(module: Module, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    module.run(prefix=str(prefix), packages=["numpy=2.0", "python=3.12"])
+    (prefix / "conda-meta/history").unlink()
+    assert module.run(prefix=str(prefix), packages=["numpy=2.3"])["updated"].keys() == {"numpy"}
+
+
+def test_a_cache_with_a_changed_file_is_told(module: Module, tmp_path: Path) -> None:
+    one, packages = tmp_path / "one", ["numpy=2.0", "python=3.12"]
+    module.run(prefix=str(one), packages=packages)
+    with next(one.glob("lib/python3.12/site-packages/numpy-*/METADATA")).open("a") as file:
+        file.write("tuned")
+    kind, message = module.refused(prefix=str(tmp_path / "two"), packages=packages)
+    assert kind in ("checksum", "corrupt")
+    assert "numpy-2.0.1" in message
+
+
+def test_user_files_come_along_with_an_atomic_change(module: Module, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    module.run(prefix=str(prefix), packages=["numpy=2.0", "python=3.12"], atomic=True)
+    (prefix / "share/jupyter").mkdir(parents=True)
+    (prefix / "share/jupyter/kernel.json").write_text("mine")
+    (prefix / "mine").symlink_to("share")
+    module.run(prefix=str(prefix), packages=["numpy=2.3", "python=3.12"], atomic=True)
+    module.run(prefix=str(prefix), packages=["numpy=2.0", "python=3.12"], atomic=True)
+    assert (prefix / "share/jupyter/kernel.json").read_text() == "mine"
+    assert os.readlink(prefix / "mine") == "share"
+    versions(prefix.resolve())
+
+
+def test_another_environment_inside_is_not_removed(module: Module, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    module.run(prefix=str(prefix), packages=["cuda-version=12.9"])
+    module.run(prefix=str(prefix / "lib/inner"), packages=["cuda-version=12.8"])
+    kind, message = module.refused(prefix=str(prefix), state="absent")
+    assert (kind, f"{prefix}/lib/inner, another environment" in message) == ("place", True)
+    assert versions(prefix / "lib/inner") == {"cuda-version": "12.8"}
+
+
+@pytest.mark.parametrize("prefix", ["/proc/env", "/sys/env"])
+def test_a_prefix_where_nothing_can_be_made(module: Module, prefix: str) -> None:
+    assert module.refused(prefix=prefix, packages=["numpy"])[0] in ("permission", "broken", "place", "disk")

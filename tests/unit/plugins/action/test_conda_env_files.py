@@ -108,7 +108,7 @@ def test_files_of_the_controller_are_what_is_asked_for(play: Play) -> None:
             {"args": {**file, **conda}},
             {"args": {**file, **conda, "channels": ["mine"]}},
             {"args": {"environment_file": str(play.folder / "plain.yml"), **conda}},
-            {"args": {"state": "locked", "lock_file": "lock.txt"}, "async": 60, "poll": 1},
+            {"args": {"state": "locked", "lock_file": "lock.txt"}, "async": 600, "poll": 1},
             {"args": {"state": "locked", "lock": [f"{URL}/cudf-26.10.0-0.conda#{MD5}"]}},
         ],
         "--check",

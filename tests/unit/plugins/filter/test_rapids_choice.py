@@ -69,7 +69,9 @@ def test_every_value_is_documented() -> None:
 
 
 def test_documentation_names_the_known_releases() -> None:
-    assert re.findall(r"\b\d\d\.\d\d\b", plugin.DOCUMENTATION.split("options:")[0]) == [one.version for one in RELEASES]
+    assert re.findall(r"\b\d\d\.\d\d\b", plugin.DOCUMENTATION.split("options:", maxsplit=1)[0]) == [
+        one.version for one in RELEASES
+    ]
 
 
 def test_is_registered() -> None:

@@ -154,6 +154,11 @@ def unsolved(problems: str) -> dict[str, t.Any]:
             "a file can't be written, most often because the disk is full, and conda hides why",
         ),
         ({"error": "OSError: [Errno 28] No space left"}, "disk", "OSError: [Errno 28] No space left"),
+        (
+            {"error": "Multiple Errors Encountered.", "errors": [failure("ChecksumMismatchError", "b is not a"), {}]},
+            "checksum",
+            "b is not a",
+        ),
         ({"success": False}, "broken", "it ended with status 1"),
     ],
 )
@@ -191,3 +196,13 @@ def test_no_secret_and_no_novel() -> None:
     assert said.startswith("can't read https://********@mirror.example/t/********/conda-forge word")
     assert said.endswith("word …")
     assert len(said) <= _conda_answer.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(-9, "it was ended by signal 9, as where memory runs out"), (-11, "it was ended by signal 11")],
+)
+def test_a_tool_that_is_killed(code: int, reason: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        _conda_answer.read("", "", code)
+    assert (caught.value.kind, caught.value.reason) == ("broken", reason)

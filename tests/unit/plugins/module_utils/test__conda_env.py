@@ -233,7 +233,9 @@ class FakeHost:
 def dist(prefix: Path, line: str, *, installer: str = "pip", requested: bool = True) -> None:
     """Have a package of pip."""
     name, _equals, version = line.partition("==")
-    folder = prefix / f"lib/python3.13/site-packages/{name}-{version or '1'}.dist-info"
+    record = next(prefix.glob("conda-meta/python-*.json"), None)
+    python = record.name.split("-")[1] if record else "3.13"
+    folder = prefix / f"lib/python{python}/site-packages/{name}-{version or '1'}.dist-info"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
     if requested:
@@ -646,7 +648,7 @@ def test_verify_repairs(world: World, cached: bool) -> None:
     assert world.tool.calls == [("again", "app=2=0", "lib=2=0", *left)]
     assert (world.prefix / "lib/app.so").read_text() == "app 2"
     assert (world.prefix / "lib/lib.so").read_text() == "lib 2"
-    kept = world.prefix / "conda-meta/cudahub-changed"
+    kept = world.prefix / "conda-meta/cudahub-changed-1"
     assert tree(kept) == {
         "lib": (stat.S_IFDIR | stat.S_IMODE((kept / "lib").stat().st_mode), ""),
         "lib/lib.so": ((kept / "lib/lib.so").stat().st_mode, "changed"),
@@ -963,3 +965,7 @@ def test_a_need_that_the_tool_does_not_see_builds_nothing_anew(world: World) -> 
     assert not world.do("tool", atomic=True).changed
     assert world.tool.calls == [("solve", "new", "tool")]
     assert os.readlink(world.prefix) == "x.d/1"
+
+
+def test_what_is_mounted_inside_is_found() -> None:
+    assert "which is mounted there" in (_conda_env._inside("/") or "")

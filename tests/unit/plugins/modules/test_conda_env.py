@@ -83,7 +83,12 @@ def test_every_kind_of_failure_is_documented() -> None:
         ({"packages": ["six", "six=1"]}, "packages names six twice: 'six' and 'six=1'"),
         ({"packages": [LOCK]}, "is an address: put it into lock, with state locked"),
         ({"packages": ["numpy==1.26.*"]}, "is no version spec that all tools read alike"),
-        ({"state": "locked"}, "state is locked, and there is no lock: give lock or lock_file"),
+        ({"state": "locked"}, "state is locked, and there is no package in the lock: give lock or lock_file"),
+        ({"state": "locked", "lock": ["@EXPLICIT", "# nothing"]}, "there is no package in the lock"),
+        ({"prefix": ""}, "prefix is ''"),
+        ({"packages": ["https://me:pa55@example.org/forge::six"]}, "has a password or a token in it"),
+        ({"packages": ["http://example.org/t/t0ken/forge::six"]}, "has a password or a token in it"),
+        ({"packages": ["__glibc>=2.17"]}, "is what the machine has, and no package"),
         ({"state": "locked", "lock": ["six"]}, "lock: 'six' is no address of a package with its hash"),
         ({"state": "locked", "lock": [LOCK[:-33]]}, "is no address of a package with its hash"),
         ({"state": "locked", "lock": [LOCK[:-1]]}, "is no address of a package with its hash"),
@@ -111,3 +116,10 @@ def test_bad_parameters(
     assert sentence in result["msg"]
     assert result["failure"]["kind"] in ("place", "spec")
     assert sorted(str(path) for path in prefix.rglob("*")) == before
+
+
+def test_check_mode_knows_no_lock_of_a_host_that_has_none_yet(capsys: pytest.CaptureFixture[str], prefix: Path) -> None:
+    code, result = run(capsys, prefix, state="locked", lock=[], _ansible_check_mode=True)
+    assert (code, result["changed"], [one["name"] for one in result["packages"]]) == (0, False, ["six"])
+    assert "The lock is empty" in str(result["warnings"])
+    assert run(capsys, prefix, state="locked", lock=[])[0] == 1
