@@ -80,7 +80,8 @@ class Play:
         copy = {"content": f"{{{{ [{results}] | to_json }}}}", "dest": str(self.folder / "results")}
         blocks.append({"name": "Show", "ansible.builtin.copy": copy, "check_mode": False})
         playbook = [{"name": "Test", "hosts": "four", "gather_facts": False, "tasks": blocks}]
-        run = run_playbook(self.folder, {"all": {"hosts": {"four": LOCAL}}}, playbook, *arguments)
+        inventory, jobs = {"all": {"hosts": {"four": LOCAL}}}, str(self.folder / "jobs")
+        run = run_playbook(self.folder, inventory, playbook, *arguments, ANSIBLE_ASYNC_DIR=jobs)
         assert run.returncode == 0, run.stdout
         found: list[dict[str, Any]] = json.loads((self.folder / "results").read_text(encoding="utf-8"))
         return found

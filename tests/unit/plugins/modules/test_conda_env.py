@@ -118,8 +118,12 @@ def test_bad_parameters(
     assert sorted(str(path) for path in prefix.rglob("*")) == before
 
 
-def test_check_mode_knows_no_lock_of_a_host_that_has_none_yet(capsys: pytest.CaptureFixture[str], prefix: Path) -> None:
+def test_check_mode_knows_no_lock_of_a_host_that_has_none_yet(
+    capsys: pytest.CaptureFixture[str], prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(conda_env.AnsibleModule, "warn", lambda _module, warning, **_more: said.append(warning))
     code, result = run(capsys, prefix, state="locked", lock=[], _ansible_check_mode=True)
     assert (code, result["changed"], [one["name"] for one in result["packages"]]) == (0, False, ["six"])
-    assert "The lock is empty" in str(result["warnings"])
+    assert "The lock is empty" in said[0]
     assert run(capsys, prefix, state="locked", lock=[])[0] == 1

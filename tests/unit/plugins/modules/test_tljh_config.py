@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.module_utils.common.parameters import PASS_VARS
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _tljh_config
@@ -21,6 +22,10 @@ from ansible_collections.cudahub.gpu.plugins.modules import tljh_config
 Run = t.Callable[..., tuple[int, dict[str, t.Any]]]
 
 OLD = "# ours\nusers:\n  admin:\n  - ada\nauth:\n  GitHubOAuthenticator:\n    client_secret: old-s3cret\n"
+
+
+# Older ansible-cores always return the invocation.
+INVOCATION = {"_ansible_inject_invocation": True} if "inject_invocation" in PASS_VARS else {}
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def run(file: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def run_module(*, check: bool = False, **params: t.Any) -> tuple[int, dict[str, t.Any]]:
-        args = {"path": str(file), "_ansible_check_mode": check, "_ansible_inject_invocation": True, **params}
+        args = {"path": str(file), "_ansible_check_mode": check, **INVOCATION, **params}
         with patch_module_args(args), pytest.raises(SystemExit) as ended:
             tljh_config.main()
         return int(ended.value.code or 0), json.loads(capsys.readouterr().out)
