@@ -13,8 +13,6 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.cudahub.gpu.plugins.plugin_utils._environment_file import EnvironmentFileError, parse
 
-TAKES_LISTS = ("packages", "pip", "channels", "lock")
-
 
 class ActionModule(ActionBase):
     """Reads files of the controller, and runs the module with what they say."""

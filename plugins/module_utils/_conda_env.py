@@ -122,7 +122,6 @@ class Outcome:
     repaired: tuple[Fault, ...] = ()
     damaged: tuple[tuple[str, str], ...] = ()
     recovered: bool = False
-    fetched_bytes: int = 0
 
 
 def place_of(wish: Wish) -> Place:
@@ -158,7 +157,7 @@ def converge(wish: Wish, host: Host, *, check: bool) -> Outcome:
         return _settled(wish, current, host, recovered=recovered, check=check)
     outcome = Outcome(
         True, current, planned.packages, pip_before, _with(pip_before, wish.pip), needs.faults, needs.damaged,
-        recovered, planned.answer.size,
+        recovered,
     )  # fmt: skip
     if check:
         return outcome
@@ -590,7 +589,10 @@ def _reinstall(target: Path, there: Environment, names: t.Collection[str], host:
 def _forget(package: Package, cache: Path) -> None:
     """Have a cache forget what it unpacked of a package, and its archive if that is not as it was published."""
     name = package.url.rsplit("/", 1)[-1] or f"{package.name}-{package.version}-{package.build}.conda"
-    unpacked = cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", name)
+    match = re.fullmatch(r"([A-Za-z0-9_][^/]*)(\.conda|\.tar\.bz2)", name)
+    if match is None:  # a record is what the owner of its environment makes of it
+        return
+    unpacked = cache / match[1]
     if unpacked.is_dir():
         shutil.rmtree(unpacked)
     kind, right = ("sha256", package.sha256) if package.sha256 else ("md5", package.md5)

@@ -195,6 +195,8 @@ def _installed(value: t.Mapping[str, t.Any]) -> Installed:
         sha256=str(value.get("sha256") or ""),
         url=str(value.get("url") or ""),
     )
+    if "/" in package.name + package.version + package.build:
+        raise RecordError("its name, version or build has a slash")
     _paths(value)
     requested = value.get("requested_specs") or value.get("requested_spec") or []
     asked = [requested] if isinstance(requested, str) else requested

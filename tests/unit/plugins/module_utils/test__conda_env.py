@@ -969,3 +969,15 @@ def test_a_need_that_the_tool_does_not_see_builds_nothing_anew(world: World) -> 
 
 def test_what_is_mounted_inside_is_found() -> None:
     assert "which is mounted there" in (_conda_env._inside("/") or "")
+
+
+@pytest.mark.parametrize("values", [{"url": "https://forge/.."}, {"url": "https://forge/."}, {"name": "../../a"}])
+def test_a_record_can_not_choose_what_a_cache_forgets(tmp_path: Path, values: dict[str, str]) -> None:
+    cache = tmp_path / "conda/pkgs"
+    for folder in (cache / "a-1-0", tmp_path / "a-1-0"):
+        folder.mkdir(parents=True)
+    before = tree(tmp_path)
+    _conda_env._forget(Package(**{"name": "a", "version": "1", "build": "0", **values}), cache)
+    assert tree(tmp_path) == before
+    _conda_env._forget(Package("a", "1", "0", url="https://forge/a-1-0.conda"), cache)
+    assert not (cache / "a-1-0").exists()

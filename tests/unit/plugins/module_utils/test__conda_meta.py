@@ -223,3 +223,9 @@ def test_difference() -> None:
         {"c": "2 0"}, {"b": "1 0"}, {"a": ("1 0", "1 1")}
     )
     assert _conda_meta.difference([one], [Package("a", "1", "0", url="https://y/a")]).changed == {"a": ("1 0", "1 0")}
+
+
+@pytest.mark.parametrize("values", [{"name": "../../a"}, {"version": "1/2"}, {"build": "/0"}])
+def test_a_record_names_no_other_place(values: dict[str, str]) -> None:
+    with pytest.raises(RecordError, match="has a slash"):
+        _conda_meta.parse(json.dumps({**CUDF, **values}).encode())
