@@ -560,8 +560,9 @@ def _unseen_problems(gpu: Gpu, report: _nvml.Report, where: str) -> t.Iterator[P
         yield Problem(
             "not_visible",
             "error",
-            f"{where} is on the PCI bus, but NVML does not see it: it is excluded, too old or too new for this driver, "
-            "or failed to start; look for NVRM messages in the kernel log",
+            f"{where} is on the PCI bus, but NVML does not see it: it was not given to this container or service, "
+            "is excluded, too old or too new for this driver, or failed to start; "
+            "look for NVRM messages in the kernel log",
         )
 
 

@@ -32,6 +32,29 @@ for index in range(count.value):
 print(json.dumps(names))
 """
 
+# The UUIDs of the GPUs that this process sees, each with those of its MIG devices.
+ASK_UUIDS = """
+import ctypes, json
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+assert nvml.nvmlInit_v2() == 0
+count = ctypes.c_uint()
+nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+
+def uuid_of(device):
+    text = ctypes.create_string_buffer(96)
+    assert nvml.nvmlDeviceGetUUID(device, text, 96) == 0
+    return text.value.decode()
+
+seen = {}
+for index in range(count.value):
+    gpu, mig = ctypes.c_void_p(), ctypes.c_void_p()
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu)) == 0
+    migs = seen[uuid_of(gpu)] = []
+    while nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, len(migs), ctypes.byref(mig)) == 0:
+        migs.append(uuid_of(mig))
+print(json.dumps(seen))
+"""
+
 EXPECTED: dict[str, dict[str, Any]] = {
     "h200": {
         "names": ["NVIDIA H200"] * 4,
@@ -135,6 +158,34 @@ def test_unit_brings_nodes_and_mounts_back(host: Host) -> None:
 
 def test_users_without_privileges_see_the_gpus(host: Host) -> None:
     assert json.loads(host.check_output("runuser -u nobody -- python3 -c %s", ASK)) == of(host)["names"]
+
+
+def seen_in_unit(host: Host, user: str, *allowed: str) -> Any:
+    """Return the UUIDs that a service sees that may open those nodes only."""
+    allow = " ".join(f"-p 'DeviceAllow={node} rw'" for node in ("/dev/nvidiactl", *allowed))
+    run = f"systemd-run --quiet --wait --pipe --collect -p User={user} -p DevicePolicy=closed {allow}"
+    return json.loads(host.check_output(f"{run} python3 -c %s", ASK_UUIDS))
+
+
+def test_a_service_sees_the_gpus_that_it_may_open(host: Host) -> None:
+    if host.backend.get_hostname() != "h200":
+        return
+    gpus = [gpu["uuid"] for gpu in json.loads(host.check_output("gpu-simulator show"))["gpus"]]
+    assert seen_in_unit(host, "root", "/dev/nvidia1") == {gpus[1]: []}
+    assert list(seen_in_unit(host, "nobody", "/dev/nvidia3", "/dev/nvidia0")) == [gpus[0], gpus[3]]
+    assert seen_in_unit(host, "nobody") == {}
+    assert list(json.loads(host.check_output("python3 -c %s", ASK_UUIDS))) == gpus, "the host itself sees all"
+
+
+def test_a_service_sees_the_mig_devices_that_it_may_open(host: Host) -> None:
+    if host.backend.get_hostname() != "a100":
+        return
+    gpu, other = json.loads(host.check_output("gpu-simulator show"))["gpus"]
+    migs = [mig["uuid"] for mig in gpu["mig"]]
+    assert seen_in_unit(host, "nobody", "/dev/nvidia0", f"{CAP}48", f"{CAP}49") == {gpu["uuid"]: [migs[1]]}
+    assert seen_in_unit(host, "nobody", "/dev/nvidia0", f"{CAP}48") == {gpu["uuid"]: []}
+    assert seen_in_unit(host, "nobody", "/dev/nvidia1", f"{CAP}48", f"{CAP}49") == {other["uuid"]: []}
+    assert seen_in_unit(host, "root", "/dev/nvidia0") == {gpu["uuid"]: migs}, "CAP_SYS_ADMIN has all capabilities"
 
 
 def test_faults_switch_at_run_time(host: Host) -> None:

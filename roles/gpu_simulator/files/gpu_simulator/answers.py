@@ -207,7 +207,8 @@ def _mig_records(gpu: Gpu, number: int, mig: Mig, cpus: int | None) -> list[str]
     if affinity:
         made["nvmlDeviceGetCpuAffinity"] = _host_mask(affinity, cpus)
     scope = f"mig {gpu.index} {number}"
-    return [_record(scope, name, {"value": value}) for name, value in made.items()]
+    lines = [_record(scope, name, {"value": value}) for name, value in made.items()]
+    return [*lines, "{} capabilities u {} {}".format(scope, *gpu.capabilities(mig))]
 
 
 def model_of_recording(recording: dict[str, Any], index: int, name: str) -> dict[str, Any]:

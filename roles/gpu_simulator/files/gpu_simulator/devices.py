@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -38,20 +39,31 @@ def make_nodes(paths: Paths, changes: Changes, simulation: Simulation, allowed: 
         if changes.check:
             continue
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-            os.mknod(path, 0o666 | stat.S_IFCHR, number)
-            os.chmod(path, 0o666)  # noqa: S103 - as the driver makes them
+            _make_node(path, number)
         except OSError as error:
             changes.paths.pop()
             kept.pop()
             if allowed == "true":
-                raise SimulatorError(f"The device node {path} can't be made: {error.strerror}.") from None
-            changes.notes.append(f"No device nodes: making {path} is not allowed here ({error.strerror}).")
+                raise SimulatorError(f"The device node {path} can't be made or opened: {error.strerror}.") from None
+            changes.notes.append(f"No device nodes: making or opening {path} is not allowed here ({error.strerror}).")
             break
     _drop_empty_caps(paths, changes)
     if kept or made_file.is_file():
         changes.write(made_file, "".join(f"{name}\n" for name in kept))
+
+
+def _make_node(path: Path, number: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mknod(path, 0o666 | stat.S_IFCHR, number)
+    os.chmod(path, 0o666)  # noqa: S103 - as the driver makes them
+    try:
+        os.close(os.open(path, os.O_RDWR))
+    except OSError as error:
+        # NVML would count no GPU whose node the device cgroup forbids.
+        if error.errno == errno.EPERM:
+            path.unlink()
+            raise
 
 
 def remove_nodes(paths: Paths, changes: Changes) -> None:

@@ -118,6 +118,11 @@ class Gpu:
         """The PCI address as sysfs writes it: 0000:00:06.0."""
         return "{:04x}:{:02x}:{:02x}.0".format(*self.address)
 
+    def capabilities(self, mig: Mig) -> tuple[int, int]:
+        """The capabilities that one of its MIG instances needs: its GPU instance's, its compute instance's."""
+        first = 3 + self.index * 135 + mig.gpu_instance * 9
+        return first, first + 1
+
 
 @dataclass
 class Simulation:

@@ -38,9 +38,9 @@ def capability_minors(simulation: Simulation) -> dict[str, int]:
     minors = {"config": 1, "monitor": 2}
     for gpu in simulation.gpus:
         for mig in gpu.migs:
-            base = 3 + gpu.index * 135 + mig.gpu_instance * 9
-            minors[f"gpu{gpu.index}/gi{mig.gpu_instance}/access"] = base
-            minors[f"gpu{gpu.index}/gi{mig.gpu_instance}/ci{mig.compute_instance}/access"] = base + 1
+            of_gpu_instance, of_compute_instance = gpu.capabilities(mig)
+            minors[f"gpu{gpu.index}/gi{mig.gpu_instance}/access"] = of_gpu_instance
+            minors[f"gpu{gpu.index}/gi{mig.gpu_instance}/ci{mig.compute_instance}/access"] = of_compute_instance
     return minors
 
 

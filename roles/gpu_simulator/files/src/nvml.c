@@ -92,7 +92,7 @@ static nvml_return enter_call(const char *function, int device_call, nvml_device
         if (slept)
             break;
         verdict = faults_for_call(current, *scope, function);
-        if (device_call && verdict.code == OK && faults_gone(current, (unsigned int)(*scope)->gpu))
+        if (device_call && verdict.code == OK && gpu_gone(current, (unsigned int)(*scope)->gpu))
             verdict.code = GPU_IS_LOST;
         if (verdict.milliseconds == 0)
             break;
@@ -172,8 +172,8 @@ API nvml_return nvmlInitWithFlags(unsigned int flags)
     pthread_rwlock_wrlock(&state_lock);
     if (users == 0)
         result = state_load(&current);
-    if (result == OK)
-        users++;
+    if (result == OK && users++ == 0)
+        state_hide_denied(current);
     return leave(result);
 }
 
@@ -328,7 +328,7 @@ static nvml_return device_count(const char *function, unsigned int *count)
         return leave(INVALID_ARGUMENT);
     *count = 0;
     for (unsigned int slot = 0; slot < current->gpu_count; slot++)
-        if (!faults_gone(current, slot))
+        if (!gpu_gone(current, slot))
             ++*count;
     return leave(OK);
 }
@@ -375,7 +375,7 @@ static nvml_return by_index(const char *function, unsigned int index, nvml_devic
 {
     ENTER_SEARCH(device)
     for (unsigned int slot = 0; slot < current->gpu_count; slot++)
-        if (!faults_gone(current, slot) && index-- == 0)
+        if (!gpu_gone(current, slot) && index-- == 0)
             return leave_with_device(function, &current->gpus[slot].own, device);
     return leave(INVALID_ARGUMENT);
 }
@@ -400,7 +400,7 @@ API nvml_return nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device *device)
         return leave(INVALID_ARGUMENT);
     for (unsigned int slot = 0; slot < current->gpu_count; slot++) {
         const struct gpu *gpu = &current->gpus[slot];
-        if (faults_gone(current, slot))
+        if (gpu_gone(current, slot))
             continue;
         if (strcmp(uuid, scope_text(&gpu->own, "nvmlDeviceGetUUID")) == 0)
             return leave_with_device("nvmlDeviceGetHandleByUUID", &gpu->own, device);
@@ -418,7 +418,7 @@ API nvml_return nvmlDeviceGetHandleBySerial(const char *serial, nvml_device *dev
     if (serial == NULL || *serial == '\0')
         return leave(INVALID_ARGUMENT);
     for (unsigned int slot = 0; slot < current->gpu_count; slot++)
-        if (!faults_gone(current, slot)
+        if (!gpu_gone(current, slot)
             && strcmp(serial, scope_text(&current->gpus[slot].own, "nvmlDeviceGetSerial")) == 0)
             return leave_with_device("nvmlDeviceGetHandleBySerial", &current->gpus[slot].own, device);
     return leave(NOT_FOUND);
@@ -447,7 +447,7 @@ static nvml_return by_pci_address(const char *symbol, const char *address, nvml_
             return leave(INVALID_ARGUMENT);
     }
     for (unsigned int slot = 0; slot < current->gpu_count; slot++)
-        if (!faults_gone(current, slot) && at_address(&current->gpus[slot].own, domain, bus, slot_number))
+        if (!gpu_gone(current, slot) && at_address(&current->gpus[slot].own, domain, bus, slot_number))
             return leave_with_device(symbol, &current->gpus[slot].own, device);
     return leave(NOT_FOUND);
 }
@@ -476,7 +476,7 @@ API nvml_return nvmlDeviceGetIndex(nvml_device device, unsigned int *index)
     }
     *index = 0;
     for (int slot = 0; slot < scope->gpu; slot++)
-        if (!faults_gone(current, (unsigned int)slot))
+        if (!gpu_gone(current, (unsigned int)slot))
             ++*index;
     return leave(OK);
 }
@@ -1033,7 +1033,7 @@ static nvml_return hand_out(const int *wanted, unsigned int *count, nvml_device 
     unsigned int found = 0, room = devices == NULL ? 0 : *count;
 
     for (unsigned int slot = 0; slot < current->gpu_count; slot++) {
-        if (!wanted[slot] || faults_gone(current, slot))
+        if (!wanted[slot] || gpu_gone(current, slot))
             continue;
         if (found < room)
             devices[found] = handle_of(&current->gpus[slot].own);

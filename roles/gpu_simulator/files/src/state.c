@@ -6,11 +6,15 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { MAX_FAULTS = 256, MAX_NUMBERS = 256 };
 
@@ -213,6 +217,80 @@ static void free_scope(struct scope *scope)
     free(scope->records);
 }
 
+static int may_use_all_capabilities(void)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+    return syscall(SYS_capget, &header, sets) == 0 && (sets[0].effective & 1u << CAP_SYS_ADMIN) != 0;
+}
+
+/* EPERM is the device cgroup's answer; a node that it allows fails with ENXIO, since no driver is behind it. */
+static int denied(const char *name, int mode)
+{
+    char path[128];
+    int node;
+
+    snprintf(path, sizeof path, "/dev/%s", name);
+    node = open(path, mode | O_CLOEXEC);
+    if (node >= 0)
+        close(node);
+    return node < 0 && errno == EPERM;
+}
+
+static struct scope *mig_of_capability(struct state *state, unsigned int number)
+{
+    for (unsigned int gpu = 0; gpu < state->gpu_count; gpu++)
+        for (unsigned int mig = 0; mig < state->gpus[gpu].mig_count; mig++) {
+            const struct record *record = scope_find(&state->gpus[gpu].migs[mig], "capabilities");
+            for (unsigned int i = 0; record != NULL && i < record->count; i++)
+                if (record->numbers[i] == number)
+                    return &state->gpus[gpu].migs[mig];
+        }
+    return NULL;
+}
+
+static void drop_hidden_migs(struct gpu *gpu)
+{
+    unsigned int kept = 0;
+
+    for (unsigned int mig = 0; mig < gpu->mig_count; mig++) {
+        struct scope scope = gpu->migs[mig];
+        memset(&gpu->migs[mig], 0, sizeof scope);
+        if (scope.hidden) {
+            free_scope(&scope);
+        } else {
+            scope.mig = (int)kept;
+            gpu->migs[kept++] = scope;
+        }
+    }
+    gpu->mig_count = kept;
+}
+
+void state_hide_denied(struct state *state)
+{
+    FILE *file = open_state_file("nodes");
+    char name[64];
+    int all_capabilities = may_use_all_capabilities();
+
+    while (file != NULL && fgets(name, sizeof name, file) != NULL) {
+        struct scope *mig;
+        unsigned int number;
+        name[strcspn(name, "\n")] = '\0';
+        if (sscanf(name, "nvidia%u", &number) == 1 && number < state->gpu_count) {
+            state->gpus[number].own.hidden |= denied(name, O_RDWR);
+        } else if (sscanf(name, "nvidia-caps/nvidia-cap%u", &number) == 1 && !all_capabilities) {
+            mig = mig_of_capability(state, number);
+            if (mig != NULL)
+                mig->hidden |= denied(name, O_RDONLY);
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    for (unsigned int gpu = 0; gpu < state->gpu_count; gpu++)
+        drop_hidden_migs(&state->gpus[gpu]);
+}
+
 void state_free(struct state *state)
 {
     if (state == NULL)
@@ -374,9 +452,9 @@ struct ailments faults_for_values(const struct state *state, const struct scope 
     return ailments;
 }
 
-int faults_gone(const struct state *state, unsigned int slot)
+int gpu_gone(const struct state *state, unsigned int slot)
 {
-    int gone = 0;
+    int gone = state->gpus[slot].own.hidden;
 
     pthread_mutex_lock(&faults_lock);
     refresh_faults();

@@ -2,15 +2,18 @@
  * GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * What the simulated driver knows: the state file (read when a client initializes the library) and the
- * faults file (looked at again at every call).
+ * What the simulated driver knows: the state file and the nodes file (read when a client initializes the library)
+ * and the faults file (looked at again at every call).
  *
  * State file, one record a line, first line "gpu-simulator-state 1", last line "end <number of records>":
  *     <scope> <key> u <number> ...      numbers
  *     <scope> <key> s <text>            the rest of the line
  *     <scope> <key> e <NVML code>       this call fails
  * Scopes: "sys"; "gpu <slot>"; "mig <slot> <number>". A key is a function's name, with ":<argument>" where
- * the answer depends on one. What has no record is not supported.
+ * the answer depends on one. What has no record is not supported. "capabilities" are the numbers of the
+ * /dev/nvidia-caps/nvidia-cap<number> that a MIG device needs.
+ *
+ * Nodes file: the device nodes that the simulator made, by their paths below /dev, one a line.
  *
  * Faults file, first line "gpu-simulator-faults 1":
  *     <all|slot|UUID> <*|function> <kind> <NVML code> <milliseconds> <count> */
@@ -34,6 +37,7 @@ struct scope {
     struct record *records;
     unsigned int count, room;
     int gpu, mig;
+    int hidden;
 };
 
 struct gpu {
@@ -61,6 +65,7 @@ struct ailments {
 };
 
 nvml_return state_load(struct state **state);
+void state_hide_denied(struct state *state);
 void state_free(struct state *state);
 const struct record *scope_find(const struct scope *scope, const char *key);
 const char *scope_text(const struct scope *scope, const char *key);
@@ -68,6 +73,6 @@ const char *scope_text(const struct scope *scope, const char *key);
 void faults_reset_lock(void);
 struct verdict faults_for_call(const struct state *state, const struct scope *scope, const char *function);
 struct ailments faults_for_values(const struct state *state, const struct scope *scope);
-int faults_gone(const struct state *state, unsigned int slot);
+int gpu_gone(const struct state *state, unsigned int slot);
 
 #endif
