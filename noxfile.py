@@ -36,6 +36,10 @@ OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"
 WITHOUT_CORE = ["bench", "demo", "plugins/module_utils", "plugins/plugin_utils", "simulator", "tools"]
 # Tests of what other programs make of ours, which an older ansible-core does not change.
 ONCE = ["conda"]
+# The Pythons of each JupyterHub that package cudahub_hub works with, the preferred one first.
+HUBS = {"5": ["3.11", "3.12"], "6": ["3.12", "3.13"]}
+# The hub whose tests use a browser, too.
+BROWSER_HUB = "6"
 SANITY_PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 # ansible-test looks for get-pip under this name before it downloads it.
 GET_PIP = "get_pip_25_2.py"
@@ -59,6 +63,7 @@ nox.options.sessions = [
     *(f"molecule-{scenario}" for scenario in SCENARIOS if scenario not in LONGEST),
     "unit-2.21",
     *(f"unit-{core}" for core in OLDER_CORES),
+    *(f"hub-{version}" for version in HUBS),
 ]
 
 
@@ -226,6 +231,52 @@ def older_unit(core: str) -> Callable[[nox.Session], None]:
     return session_of_core
 
 
+def hub_proxy(session: nox.Session, bin_folder: Path, target: Path) -> Path:
+    """Install the proxy of JupyterHub's with the Node.js of an environment, and return its command."""
+    target.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy2(ROOT / "tests/requirements/proxy" / name, target)
+    session.chdir(target)
+    variables = {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "npm_config_cache": str(CACHE / "npm")}
+    session.run(str(bin_folder / "npm"), "ci", "--silent", env=variables, external=True)
+    return target / "node_modules/.bin/configurable-http-proxy"
+
+
+def hub(version: str) -> Callable[[nox.Session], None]:
+    """Return a session of the tests of package cudahub_hub on a JupyterHub, in an environment of its own."""
+
+    def session_of_hub(session: nox.Session) -> None:
+        """Types and tests of package cudahub_hub on a JupyterHub."""
+        folder = CACHE / f"venv-hub-{version}"
+        requirements = ROOT / f"tests/requirements/hub-{version}.txt"
+        session.run(str(ROOT / "tests/tools/venv"), str(folder), str(requirements), *HUBS[version], external=True)
+        bin_folder, package = folder / "bin", COLLECTION / "roles/jupyterhub_gpus/files/cudahub_hub"
+        config, cache = COLLECTION / "pyproject.toml", CACHE / "mypy-hub"
+        command = ("mypy", "--strict", f"--config-file={config}", f"--cache-dir={cache}", "-p", "cudahub_hub")
+        run(session, bin_folder / "python", "-m", *command, folder=package, PYTHONPATH="")
+        variables = {
+            "CONFIGURABLE_HTTP_PROXY": str(hub_proxy(session, bin_folder, folder / "proxy")),
+            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(package),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(CACHE / "hypothesis"),
+        }
+        tests = ["tests/hub"]
+        browser = shutil.which("chromium")
+        if version != BROWSER_HUB:
+            tests.append("--ignore=tests/hub/browser")
+        elif browser:
+            variables["CHROMIUM"] = browser
+        else:
+            session.warn("Not run: the tests in tests/hub/browser, because this machine has no chromium.")
+            tests.append("--ignore=tests/hub/browser")
+        # The tests of a file share a hub.
+        pytest = (bin_folder / "python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")
+        loops = ("-o", "asyncio_default_fixture_loop_scope=function")
+        run(session, *pytest, *loops, *(session.posargs or tests), **variables)
+
+    return session_of_hub
+
+
 def molecule(scenario: str) -> Callable[[nox.Session], None]:
     """Return a session that tests a scenario of Molecule."""
 
@@ -244,5 +295,7 @@ def molecule(scenario: str) -> Callable[[nox.Session], None]:
 
 for _core in OLDER_CORES:
     nox.session(older_unit(_core), name=f"unit-{_core}", tags=["unit"], requires=["tree"])
+for _version in HUBS:
+    nox.session(hub(_version), name=f"hub-{_version}", tags=["unit"], requires=["tree"])
 for _scenario in SCENARIOS:
     nox.session(molecule(_scenario), name=f"molecule-{_scenario}", tags=["molecule"], requires=["tree", "images"])

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which servers really run, and the GPUs that they can open: asked of systemd, Docker, or the kernel."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import typing as t
+from pathlib import Path
+
+from .allocator import Observation, Server
+from .settings import ConfigurationError
+
+if t.TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .allocator import Lease
+    from .inventory import Inventory
+
+SERVER_LABEL = "cudahub.server"
+GPUS_LABEL = "cudahub.gpus"
+SERVER_FIELD = "CUDAHUB_SERVER"
+LEASE_VARIABLE = "CUDAHUB_LEASE"
+TIMEOUT_S = 30
+
+_CLOCK_SLACK_S = 2
+
+_log = logging.getLogger(__name__)
+
+# No escaped text has "--" in it or "-" at an end, so parts that are joined by "--" can't be taken for one another.
+_TO_ESCAPE = re.compile(r"[^A-Za-z0-9._-]|^-|-$|(?<=-)-|_(?=x)")
+_ESCAPED = re.compile(r"_x([0-9a-f]+)_")
+
+
+def escaped(text: str) -> str:
+    """A text in letters that names of units and labels may have; different texts stay different."""
+    return _TO_ESCAPE.sub(lambda match: f"_x{ord(match[0]):x}_", text)
+
+
+def mark_of(server: Server) -> str:
+    """How a unit or a container says whose it is."""
+    return f"{escaped(server.user)}/{escaped(server.name)}"
+
+
+def server_of(mark: str) -> Server:
+    """Whose a unit or a container with this mark is."""
+    user, _, name = (_ESCAPED.sub(lambda match: chr(int(match[1], 16)), part) for part in mark.partition("/"))
+    return Server(user, name)
+
+
+class Backend(t.Protocol):
+    """What knows the servers that run."""
+
+    def observe(self, leases: Iterable[Lease], inventory: Inventory) -> Observation:
+        """The servers that run now; incomplete if that can't be told."""
+
+
+def backend_of(kind: str) -> Backend:
+    """The backend for servers of a kind."""
+    kinds: dict[str, type[Backend]] = {"systemd": SystemdBackend, "docker": DockerBackend, "process": ProcessBackend}
+    if kind not in kinds:
+        raise ConfigurationError(f"There is no backend {kind!r}; choose one of {', '.join(kinds)}")
+    return kinds[kind]()
+
+
+class SystemdBackend:
+    """Units that carry the mark of `SystemdGPUMixin`."""
+
+    _PROPERTIES = "Id,ActiveState,ControlGroup,DevicePolicy,DeviceAllow,LogExtraFields"
+
+    def observe(self, leases: Iterable[Lease], inventory: Inventory) -> Observation:  # noqa: ARG002
+        """The servers whose units run or have processes left, by `systemctl show`."""
+        command = ["systemctl", "show", "--no-pager", f"--property={self._PROPERTIES}", "*.service"]
+        try:
+            shown = subprocess.run(
+                command,
+                check=True,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_S,
+                env={**os.environ, "LC_ALL": "C"},
+            ).stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            _log.warning("systemd does not say which servers run: %s", error)
+            return _nothing_known()
+        units = [_properties(block) for block in shown.split("\n\n") if block.strip()]
+        alive: dict[Server, tuple[str, ...] | None] = {}
+        for unit in units:
+            mark = re.search(rf"\b{SERVER_FIELD}=(\S+)", " ".join(unit.get("LogExtraFields", ())))
+            if mark and _unit_runs(unit):
+                _add(alive, server_of(mark[1]), _openable(unit, inventory))
+        # A host that runs a hub has services; none at all is no answer.
+        return Observation(alive=alive, unknown=frozenset(), complete=bool(units))
+
+
+def _properties(block: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in block.splitlines():
+        name, _, value = line.partition("=")
+        if value:
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _unit_runs(unit: Mapping[str, list[str]]) -> bool:
+    """A unit that is stopped still has its control group while a process in it can't be killed."""
+    return unit.get("ActiveState") not in (["inactive"], ["failed"]) or "ControlGroup" in unit
+
+
+def _openable(unit: Mapping[str, list[str]], inventory: Inventory) -> tuple[str, ...] | None:
+    """The units of the inventory all of whose nodes a systemd unit may open; None: systemd does not restrict it."""
+    allowed = {line.split()[0] for line in unit.get("DeviceAllow", ())}
+    if unit.get("DevicePolicy") not in (["closed"], ["strict"]) and not allowed:
+        return None
+    return tuple(one.uuid for one in inventory.units if one.nodes and allowed.issuperset(one.nodes))
+
+
+def _nothing_known() -> Observation:
+    return Observation(alive={}, unknown=frozenset(), complete=False)
+
+
+def _add(alive: dict[Server, tuple[str, ...] | None], server: Server, gpus: tuple[str, ...] | None) -> None:
+    """Enters a server; of a server that is there twice, everything that either can open."""
+    before = alive.get(server, ())
+    alive[server] = None if gpus is None or before is None else tuple(dict.fromkeys(before + gpus))
+
+
+class DockerBackend:
+    """Containers that carry the labels of `DockerGPUMixin`."""
+
+    _RUNNING = ("running", "paused", "restarting")
+
+    def observe(self, leases: Iterable[Lease], inventory: Inventory) -> Observation:  # noqa: ARG002
+        """The servers whose containers run."""
+        import docker
+        from docker.errors import DockerException
+
+        try:
+            client = docker.APIClient(version="auto", timeout=TIMEOUT_S, **docker.utils.kwargs_from_env())
+            try:
+                containers = client.containers(all=True, filters={"label": [SERVER_LABEL]})
+            finally:
+                client.close()
+        except (OSError, DockerException) as error:
+            _log.warning("Docker does not say which servers run: %s", error)
+            return _nothing_known()
+        alive: dict[Server, tuple[str, ...] | None] = {}
+        for container in containers:
+            if container["State"] in self._RUNNING:
+                labels = container["Labels"]
+                gpus = tuple(filter(None, labels.get(GPUS_LABEL, "").split(",")))
+                _add(alive, server_of(labels[SERVER_LABEL]), gpus)
+        return Observation(alive=alive, unknown=frozenset(), complete=True)
+
+
+class ProcessBackend:
+    """Processes that have `CUDAHUB_LEASE` in their environment, so a server's kernels too."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        """Looks for processes in this directory."""
+        self._proc = proc
+
+    def observe(self, leases: Iterable[Lease], inventory: Inventory) -> Observation:
+        """The servers with a process that lives."""
+        holders = {lease.token: lease for lease in leases}
+        known = {unit.uuid for unit in inventory.units}
+        alive: dict[Server, tuple[str, ...] | None] = {}
+        unknown: set[Server] = set()
+        try:
+            for process in self._proc.iterdir():
+                if not process.name.isdecimal():
+                    continue
+                try:
+                    environment = _environment(process)
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                except PermissionError:
+                    unknown |= self._perhaps(process, holders.values())
+                    continue
+                token = environment.get(LEASE_VARIABLE)
+                if token in holders:
+                    _add(alive, holders[token].server, holders[token].units)
+                elif token and (user := environment.get("JUPYTERHUB_USER")):
+                    gpus = tuple(
+                        uuid for uuid in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid in known
+                    )
+                    if gpus:  # else it may be of another hub
+                        _add(alive, Server(user, environment.get("JUPYTERHUB_SERVER_NAME", "")), gpus)
+        except OSError as error:
+            _log.warning("The kernel does not say which servers run: %s", error)
+            return _nothing_known()
+        return Observation(alive=alive, unknown=frozenset(unknown - alive.keys()), complete=True)
+
+    def _perhaps(self, process: Path, leases: Iterable[Lease]) -> set[Server]:
+        """The servers that a process of which nothing can be read may belong to: not those leased after it began."""
+        if os.geteuid() != 0:
+            return set()  # it belongs to another user, and a hub that is not root starts no servers of others
+        try:
+            ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
+        except (FileNotFoundError, ProcessLookupError):
+            return set()
+        boot = next(
+            int(line.split()[1]) for line in (self._proc / "stat").read_text().splitlines() if line.startswith("btime ")
+        )
+        began = boot + ticks / os.sysconf("SC_CLK_TCK")
+        return {lease.server for lease in leases if began > lease.since - _CLOCK_SLACK_S}
+
+
+def _environment(process: Path) -> dict[str, str]:
+    text = (process / "environ").read_bytes().decode(errors="replace")
+    return {name: value for name, _, value in (entry.partition("=") for entry in text.split("\0"))}

@@ -1,0 +1,448 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Spawners whose servers get GPUs on lease, and can open no others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+import time
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+
+from jupyterhub import spawner as hub_spawner
+from jupyterhub.spawner import LocalProcessSpawner, Spawner
+from jupyterhub.utils import maybe_future
+from tornado import web
+from traitlets import Bool, CaselessStrEnum, Unicode, validate
+from traitlets.config import LoggingConfigurable
+
+from . import form
+from .allocator import Allocator, Request, Server
+from .backends import GPUS_LABEL, LEASE_VARIABLE, SERVER_FIELD, SERVER_LABEL, backend_of, escaped, mark_of
+from .refusal import Refused
+from .settings import ConfigurationError
+
+if t.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from .allocator import Grant
+    from .backends import Backend
+
+__all__ = ["DockerGPUMixin", "GPUSpawnerMixin", "ProcessGPUMixin", "SystemdGPUMixin", "gpu_spawner"]
+
+T = t.TypeVar("T")
+
+_OUT_OF_ORDER = "GPUs can't be given out now because the hub's GPU settings are out of order. Tell an administrator."
+
+_SpawnException: type[web.HTTPError] | None = getattr(hub_spawner, "SpawnException", None)  # JupyterHub 6 has it
+
+
+class Refusal(_SpawnException or web.HTTPError):  # type: ignore[misc]
+    """A refusal as JupyterHub shows it: the sentence alone, on its pages and in its API."""
+
+    def __init__(self, message: str, status: int, reason: str) -> None:
+        if _SpawnException:
+            super().__init__(message, reason=reason, status_code=status)
+        else:
+            super().__init__(status, message)
+        self.jupyterhub_message = message
+
+    def __str__(self) -> str:
+        return self.jupyterhub_message
+
+
+class Sharing:
+    """What all servers of a hub share: the leases, what really runs, and threads to ask both in."""
+
+    _MAY_BE_STALE = ("none_free", "limit", "stopping")
+
+    def __init__(self, settings_path: str, backend: str) -> None:
+        self.allocator = Allocator(Path(settings_path))
+        self.backend: Backend = backend_of(backend)
+        self._threads = ThreadPoolExecutor(8, thread_name_prefix="gpus")
+        self._lock = threading.Lock()
+        self._reconciled = float("-inf")
+
+    async def call(self, function: Callable[..., T], *args: t.Any) -> T:
+        """Calls a function that may wait for a file or a program, without keeping the hub waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args))
+
+    def take(self, request: Request) -> Grant:
+        """Leases GPUs to a server that is about to start; leases of servers that died unseen don't stand in the way."""
+        for lease in self.allocator.leases():
+            if lease.server == request.server:
+                self.release(lease.server, lease.token)
+        try:
+            return self.allocator.acquire(request)
+        except Refused as refused:
+            if refused.reason not in self._MAY_BE_STALE:
+                raise
+            self._reconcile_after(time.monotonic())
+            return self.allocator.acquire(request)
+
+    def _reconcile_after(self, moment: float) -> None:
+        """Reconciles, unless another thread began to after the moment."""
+        with self._lock:
+            if self._reconciled < moment:
+                self._reconciled = time.monotonic()
+                self.allocator.reconcile(lambda leases: self.backend.observe(leases, self.allocator.inventory))
+
+    def release(self, server: Server, token: str | None = None) -> None:
+        """Frees a server's lease if the server is known to be gone, else leaves that to the reconciler."""
+        for lease in self.allocator.leases():
+            if lease.server != server or token not in (None, lease.token):
+                continue
+            seen = self.backend.observe((lease,), self.allocator.inventory)
+            if seen.complete and server not in seen.alive and server not in seen.unknown:
+                self.allocator.gone(server, lease.token)
+            else:
+                self.allocator.leaving(server, lease.token)
+
+
+sharing = cache(Sharing)
+
+
+if t.TYPE_CHECKING:
+
+    class _Base(Spawner):  # type: ignore[misc]
+        """What the mixins set of the spawners that they are mixed into."""
+
+        consecutive_failure_limit: int
+        unit_name: str
+        unit_extra_properties: dict[str, t.Any]
+        isolate_devices: bool
+        extra_host_config: t.Any
+        extra_create_kwargs: t.Any
+
+else:
+    _Base = LoggingConfigurable  # Spawner wants its subclasses to define start, stop and poll
+
+
+class GPUSpawnerMixin(_Base):
+    """Leases GPUs to a server before it starts, and gives them back when it is gone."""
+
+    gpu_settings = Unicode(
+        "/etc/cudahub/jupyterhub_gpus.json", help="The settings by which GPUs are given, as Ansible writes them."
+    ).tag(config=True)
+
+    gpu_backend: t.ClassVar[str]
+
+    gpu_grant: Grant | None = None
+    """What this server was given; for hooks that charge for it."""
+
+    @property
+    def gpu_sharing(self) -> Sharing:
+        """What all servers of this hub share."""
+        return sharing(self.gpu_settings, self.gpu_backend)
+
+    @property
+    def gpu_server(self) -> Server:
+        """This server as the leases know it."""
+        return Server(self.user.name, self.name)
+
+    @property
+    def gpu_groups(self) -> frozenset[str]:
+        """The groups of this server's user."""
+        return frozenset(group.name for group in self.user.groups)
+
+    async def run_pre_spawn_hook(self) -> None:
+        """Runs the operator's hook, then leases the GPUs."""
+        self.gpu_grant = None
+        await maybe_future(super().run_pre_spawn_hook())
+        try:
+            request = await self._gpu_request()
+            self.gpu_grant = await self.gpu_sharing.call(self.gpu_sharing.take, request)
+        except Refused as refused:
+            self._gpu_refuse(refused.message, refused.status, refused.reason)
+        except ConfigurationError as error:
+            self.log.error("%s", error)  # noqa: TRY400
+            self._gpu_refuse(_OUT_OF_ORDER, 503, "settings")
+
+    async def start(self) -> t.Any:
+        """Starts the server and notes that it runs."""
+        address = await maybe_future(super().start())
+        if self.gpu_grant and self.gpu_grant.units:
+            await self.gpu_sharing.call(self.gpu_sharing.allocator.started, self.gpu_server, self.gpu_grant.token)
+        return address
+
+    async def run_post_stop_hook(self) -> None:
+        """Runs the operator's hook, then gives the GPUs back; the hub calls this after a failed start or stop too."""
+        grant, self.gpu_grant = self.gpu_grant, None
+        try:
+            await maybe_future(super().run_post_stop_hook())
+        finally:
+            token = grant.token if grant else None
+            await self.gpu_sharing.call(self.gpu_sharing.release, self.gpu_server, token)
+
+    def get_env(self) -> dict[str, str]:
+        """The environment, in which nobody's variables win over the GPUs on lease."""
+        environment: dict[str, str] = super().get_env()
+        return environment | self.gpu_environment()
+
+    def gpu_environment(self) -> dict[str, str]:
+        """The variables that name the GPUs on lease."""
+        grant = self.gpu_grant
+        return {
+            "CUDA_VISIBLE_DEVICES": ",".join(self.gpu_uuids),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            LEASE_VARIABLE: grant.token if grant else "",
+        }
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of the GPUs on lease."""
+        return tuple(unit.uuid for unit in self.gpu_grant.units) if self.gpu_grant else ()
+
+    async def get_options_form(self) -> str:
+        """The operator's form, and ours below it."""
+        theirs = await super().get_options_form()
+        try:
+            offer, default = await self._gpu_offer(self.gpu_images())
+            ours = form.render(offer, default)
+        except ConfigurationError as error:
+            self.log.error("%s", error)  # noqa: TRY400
+            ours = f'<div class="alert alert-warning">{_OUT_OF_ORDER}</div>'
+        return f"{theirs or ''}\n{ours}"
+
+    async def run_options_from_form(self, form_data: dict[str, t.Any]) -> dict[str, t.Any]:
+        """What the operator's fields mean, and ours."""
+        rest, ours = form.split(form_data)
+        return {**(await maybe_future(super().run_options_from_form(rest)) or {}), **ours}
+
+    async def options_from_query(self, query_data: dict[str, t.Any]) -> dict[str, t.Any]:
+        """What a link like /hub/spawn?gpus=1 means."""
+        rest, ours = form.split(query_data, "gpus", "pool")
+        return {**(await maybe_future(super().options_from_query(rest)) or {}), **ours}
+
+    def gpu_images(self) -> list[str | None]:
+        """The images that the user may choose from."""
+        return [None]
+
+    async def gpu_image(self) -> str | None:
+        """The image that the server will run."""
+        return None
+
+    async def _gpu_request(self) -> Request:
+        count, pool = form.asked(self.user_options)
+        image = await self.gpu_image()
+        if count is None:
+            count = form.default_count(*await self._gpu_offer([image]))
+        return Request(self.gpu_server, count, self.gpu_groups, image, pool)
+
+    async def _gpu_offer(self, images: Iterable[str | None]) -> tuple[t.Any, form.Default]:
+        allocator = self.gpu_sharing.allocator
+        user, groups, name = self.user.name, self.gpu_groups, self.name
+        offers = [await self.gpu_sharing.call(allocator.free_for, user, groups, image, name) for image in images]
+        return form.merged(offers), allocator.settings.form_default
+
+    def _gpu_refuse(self, message: str, status: int, reason: str) -> t.NoReturn:
+        if not _SpawnException:
+            self._gpu_uncounted()
+        raise Refusal(message, status, reason)
+
+    def _gpu_uncounted(self) -> None:
+        """Keeps JupyterHub 5 from counting this spawn as one of the failures after which the hub gives up.
+
+        The count is taken when the spawn's future is done, by a callback that was added before this one.
+        """
+        future, handler = self._spawn_future, self.handler
+        if not future or not handler:
+            return
+        limit, self.consecutive_failure_limit = self.consecutive_failure_limit, 0
+        settings = handler.settings
+
+        def undo(_: object) -> None:
+            self.consecutive_failure_limit = limit
+            settings["failure_count"] = max(0, settings.get("failure_count", 0) - 1)
+
+        future.add_done_callback(undo)
+
+
+class _Lines(list[str]):
+    """Values of a unit's property that is given several times; systemdspawner calls `format` on each property."""
+
+    def format(self, **fields: t.Any) -> _Lines:
+        return _Lines(line.format(**fields) for line in self)
+
+
+def unit_properties(theirs: Mapping[str, t.Any], grant: Grant | None, mark: str) -> dict[str, t.Any]:
+    """The operator's properties of a unit, and those that let it open the GPUs on lease and no others."""
+    units = grant.units if grant else ()
+    nodes: dict[str, None] = {}
+    if grant and units:
+        nodes = dict.fromkeys((*grant.common_nodes, *(node for unit in units for node in unit.nodes)))
+    properties = {name: _Lines(value) if isinstance(value, list) else value for name, value in theirs.items()}
+    properties["DevicePolicy"] = "strict" if theirs.get("DevicePolicy") == "strict" else "closed"
+    properties["DeviceAllow"] = _Lines(
+        ["char-pts rw"]
+        + [line for line in _lines(theirs.get("DeviceAllow")) if not _opens_gpus(line)]
+        + [f"{node} rw" for node in nodes]
+    )
+    properties["LogExtraFields"] = _Lines([*_lines(theirs.get("LogExtraFields")), f"{SERVER_FIELD}={mark}"])
+    if units:
+        properties.pop("PrivateDevices", None)
+    return properties
+
+
+def _lines(value: t.Any) -> list[str]:
+    return list(value) if isinstance(value, (list, tuple)) else [value] if value else []
+
+
+def _opens_gpus(line: str) -> bool:
+    return "nvidia" in line or line.split()[:1] == ["char-*"]
+
+
+class SystemdGPUMixin(GPUSpawnerMixin):
+    """For systemdspawner, The Littlest JupyterHub's too."""
+
+    gpu_backend = "systemd"
+
+    def __init__(self, *args: t.Any, **kwargs: t.Any) -> None:
+        """Names the unit so that no two servers have the same."""
+        super().__init__(*args, **kwargs)
+        name = self.unit_name_template.format(USERNAME=escaped(self.user.name), USERID=self.user.id)
+        self.unit_name = f"{name}--{escaped(self.name)}" if self.name else name
+
+    async def start(self) -> t.Any:
+        """Starts the unit with the nodes of its GPUs."""
+        theirs, isolate = self.unit_extra_properties, self.isolate_devices
+        self.unit_extra_properties = unit_properties(theirs, self.gpu_grant, mark_of(self.gpu_server))
+        # PrivateDevices would hide the nodes that DeviceAllow opens.
+        self.isolate_devices = isolate and not self.gpu_uuids
+        try:
+            return await super().start()
+        finally:
+            self.unit_extra_properties, self.isolate_devices = theirs, isolate
+
+
+class DockerGPUMixin(GPUSpawnerMixin):
+    """For dockerspawner."""
+
+    gpu_backend = "docker"
+
+    gpu_device_driver = CaselessStrEnum(
+        ["nvidia", "cdi"],
+        "nvidia",
+        help="How Docker gets GPUs into a container: by NVIDIA's container toolkit, or by CDI.",
+    ).tag(config=True)
+
+    remove = Bool(
+        True,
+        help="Containers are removed when their servers stop: one that was kept would come back with its former GPUs.",
+    ).tag(config=True)
+
+    @validate("remove")
+    def _gpu_remove(self, _: t.Any) -> bool:
+        return True
+
+    def gpu_images(self) -> list[str | None]:
+        """The images that the user may choose from."""
+        images = self._get_allowed_images()
+        return list(images.values()) if isinstance(images, dict) and images else [self.image]
+
+    async def gpu_image(self) -> str | None:
+        """The image that the server will run."""
+        option = self.user_options.get("image")
+        image: str = await self.check_allowed(option) if option else self.image
+        return image
+
+    def gpu_environment(self) -> dict[str, str]:
+        """The variables that name the GPUs on lease; "void" where NVIDIA's hook is to add none."""
+        by_hook = self.gpu_device_driver == "nvidia" and self.gpu_uuids
+        return {
+            **super().gpu_environment(),
+            "NVIDIA_VISIBLE_DEVICES": ",".join(self.gpu_uuids) if by_hook else "void",
+        }
+
+    async def create_object(self) -> t.Any:
+        """Creates the container with its GPUs, on top of the operator's options."""
+        theirs = self.extra_host_config, self.extra_create_kwargs
+        host = dict(await self._gpu_evaluated(self.extra_host_config))
+        create = dict(await self._gpu_evaluated(self.extra_create_kwargs))
+        if opening := opens_all_gpus(host) or opens_all_gpus(create.get("host_config", {})):
+            raise web.HTTPError(500, f"DockerSpawner's option {opening} opens all GPUs to this server. Take it away.")
+        host["device_requests"] = [*_other_requests(host.get("device_requests")), *self._gpu_device_requests()]
+        environment = create.pop("environment", {})
+        if isinstance(environment, list):
+            environment = dict(entry.partition("=")[::2] for entry in environment)
+        create["environment"] = {**environment, **self.gpu_environment()}
+        labels = create.get("labels", {})
+        create["labels"] = {
+            **(labels if isinstance(labels, dict) else dict.fromkeys(labels, "")),
+            SERVER_LABEL: mark_of(self.gpu_server),
+            GPUS_LABEL: ",".join(self.gpu_uuids),
+        }
+        self.extra_host_config, self.extra_create_kwargs = host, create
+        try:
+            return await super().create_object()
+        finally:
+            self.extra_host_config, self.extra_create_kwargs = theirs
+
+    async def _gpu_evaluated(self, option: t.Any) -> Mapping[str, t.Any]:
+        value = option(self) if callable(option) else option
+        return (await value if inspect.isawaitable(value) else value) or {}
+
+    def _gpu_device_requests(self) -> list[dict[str, t.Any]]:
+        if not self.gpu_uuids:
+            return []
+        if self.gpu_device_driver == "cdi":
+            return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={uuid}" for uuid in self.gpu_uuids]}]
+        return [{"Driver": "nvidia", "DeviceIDs": list(self.gpu_uuids), "Capabilities": [["gpu"]]}]
+
+
+def opens_all_gpus(host: Mapping[str, t.Any]) -> str | None:
+    """The option of a container, if there is one, that would let it open GPUs that it has no lease of."""
+    for name, value in host.items():
+        plain = name.replace("_", "").lower()
+        if plain == "privileged" and value:
+            return name
+        if plain in ("devices", "devicecgrouprules") and any(
+            "nvidia" in str(device) or str(device).startswith(("a ", "c 195:", "c *:")) for device in value or ()
+        ):
+            return name
+    return None
+
+
+def _other_requests(requests: Iterable[t.Any] | None) -> list[t.Any]:
+    """The operator's requests for devices that aren't GPUs."""
+    return [request for request in requests or () if "nvidia" not in str(request) and "gpu" not in str(request)]
+
+
+class ProcessGPUMixin(GPUSpawnerMixin):
+    """For servers that are plain processes: told which GPUs are theirs, but not kept from the others."""
+
+    gpu_backend = "process"
+
+
+def gpu_spawner(base: type[Spawner]) -> type[GPUSpawnerMixin]:
+    """The class of servers with GPUs for a class of spawners."""
+    if issubclass(base, GPUSpawnerMixin):
+        return base
+    mixin = _mixin_for(base)
+    return type(f"GPU{base.__name__}", (mixin, base), {"__module__": __name__, "__doc__": base.__doc__})
+
+
+def _mixin_for(base: type[Spawner]) -> type[GPUSpawnerMixin]:
+    with contextlib.suppress(ImportError):
+        from systemdspawner import SystemdSpawner
+
+        if issubclass(base, SystemdSpawner):
+            return SystemdGPUMixin
+    with contextlib.suppress(ImportError):
+        from dockerspawner import DockerSpawner, SwarmSpawner
+
+        if issubclass(base, DockerSpawner) and not issubclass(base, SwarmSpawner):
+            return DockerGPUMixin
+    if issubclass(base, LocalProcessSpawner):
+        return ProcessGPUMixin
+    raise ConfigurationError(
+        f"Servers of {base.__module__}.{base.__name__} can't be given GPUs. "
+        "Set c.JupyterHub.spawner_class to SystemdSpawner, DockerSpawner or LocalProcessSpawner, or a class made of one"
+    )

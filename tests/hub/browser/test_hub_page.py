@@ -1,0 +1,459 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The page of the GPUs in a real browser, behind a real JupyterHub and its proxy, and the notices in JupyterLab.
+
+Needs a Chromium (`CHROMIUM` or on the PATH) and node's configurable-http-proxy (`CONFIGURABLE_HTTP_PROXY` or on the
+PATH). Where `HUB_PICTURES` names a directory, pictures of the pages are left there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cudahub_hub
+import pytest
+from cudahub_hub.allocator import Allocator, Request, Server
+from cudahub_hub.hub_client import HubClient, HubError
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.websocket import websocket_connect
+
+TOKEN = "1" * 32
+CULLER_TOKEN = "2" * 32
+PACKAGE = Path(cudahub_hub.__file__).parent
+SECONDS = 60_000
+
+CONFIG = """
+import sys
+from cudahub_hub.hub import SERVICE_SCOPES, configure
+
+c = get_config()
+c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
+c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
+c.ConfigurableHTTPProxy.command = ["{proxy}"]
+c.ConfigurableHTTPProxy.pid_file = "{place}/proxy.pid"
+c.JupyterHub.authenticator_class = "dummy"
+c.JupyterHub.spawner_class = "simple"
+c.JupyterHub.db_url = "sqlite:///{place}/hub.sqlite"
+c.JupyterHub.cookie_secret_file = "{place}/cookie_secret"
+c.JupyterHub.services = [dict(name="tester", api_token="{token}"), dict(name="culler", api_token="{culler}")]
+c.JupyterHub.load_roles = [
+    dict(name="tester", services=["tester"], scopes=["admin:users", "admin:servers"]),
+    dict(name="culler", services=["culler"], scopes=list(SERVICE_SCOPES)),
+]
+c.Authenticator.allow_all = True
+c.Authenticator.admin_users = set(["root"])
+c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
+c.Spawner.args = ["--allow-root"]
+c.Spawner.default_url = "/lab"
+c.Spawner.environment = dict(JUPYTER_PATH="{place}/jupyter", JUPYTER_CONFIG_DIR="{place}/config")
+c.Spawner.http_timeout = c.Spawner.start_timeout = 60
+c.SimpleLocalProcessSpawner.home_dir_template = "{place}/home/{{username}}"
+configure(c, "{place}/settings.json", "process", port={service_port}, proxy_url="http://127.0.0.1:{port}")
+"""
+
+
+def chromium() -> str:
+    """The browser."""
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    assert found, "There is no Chromium: install one, or name it in CHROMIUM."
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [place.getsockname()[1] for place in sockets]
+    for place in sockets:
+        place.close()
+    return ports
+
+
+class Collected:
+    """The usage file, kept fresh as the collector does, with what a test sets."""
+
+    def __init__(self, path: Path, units: dict[str, dict[str, Any]]) -> None:
+        self.path = path
+        self.units = units
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def write(self) -> None:
+        document = {"format": 1, "time": time.time(), "interval": 1, "units": self.units}
+        draft = self.path.with_suffix(".new")
+        draft.write_text(json.dumps(document), encoding="utf-8")
+        draft.replace(self.path)
+
+    def _run(self) -> None:
+        while not self._end.wait(0.5):
+            self.write()
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+class Hub:
+    """A JupyterHub with four GPUs, three of which are held."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.port, self.hub_port, self.proxy_port, self.service_port = free_ports(4)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.page = f"{self.url}/services/gpus/"
+        self.others: list[subprocess.Popen[bytes]] = []
+        units = [
+            {
+                "uuid": f"GPU-page{i}",
+                "kind": "gpu",
+                "gpu": f"GPU-page{i}",
+                "index": str(i),
+                "name": "NVIDIA H100 80GB HBM3",
+            }
+            for i in range(4)
+        ]
+        units += [
+            {
+                "uuid": f"MIG-page{i}",
+                "kind": "mig",
+                "gpu": "GPU-page4",
+                "index": f"4.{i}",
+                "name": "NVIDIA A100-SXM4-40GB",
+                "profile": "3g.20gb",
+            }
+            for i in range(2)
+        ]
+        self.write("inventory.json", {"format": 1, "units": units})
+        self.write(
+            "settings.json",
+            {
+                "format": 1,
+                "inventory": str(place / "inventory.json"),
+                "database": str(place / "state" / "leases.sqlite"),
+                "usage": str(place / "usage.json"),
+                "pools": [
+                    {"name": "big", "gpus": [f"GPU-page{i}" for i in range(4)]},
+                    {"name": "small", "policy": "share", "servers_per_gpu": 3, "gpus": ["GPU-page4"]},
+                ],
+                "form_default": "none",
+            },
+        )
+        gib = 2**30
+
+        def usage(percent: int | None, used: float, total: int) -> dict[str, Any]:
+            return {
+                "state": "ok",
+                "utilization_percent": percent,
+                "memory_used_bytes": int(used * gib),
+                "memory_total_bytes": total * gib,
+                "busy_at": time.time(),
+            }
+
+        self.collected = Collected(
+            place / "usage.json",
+            {
+                "GPU-page0": usage(97, 61.2, 80),
+                "GPU-page1": usage(3, 0.6, 80),
+                "GPU-page2": usage(0, 0, 80),
+                "GPU-page3": {
+                    "state": "lost",
+                    "reason": "GPU 3 does not answer any more: the driver lost it (GPU is lost)",
+                },
+                "MIG-page0": usage(None, 11.5, 20),
+                "MIG-page1": usage(None, 0, 20),
+            },
+        )
+        self.collected.write()
+        started = time.time() - 11_520
+        self.allocator = Allocator(place / "settings.json", clock=lambda: started)
+        self.hold(Server("anna"), "big")
+        self.hold(Server("bertram", "training"), "big")
+        self.hold(Server("a-user-with-quite-a-long-name@example.org"), "small")
+        self.hold(Server("dora"), "small")
+        self.hold(Server("emil"), "small")
+        shutil.copytree(PACKAGE / "lab", place / "jupyter" / "labextensions" / "cudahub-gpus")
+        self.log = (place / "hub.log").open("wb")
+        config = CONFIG.format(
+            place=place,
+            port=self.port,
+            hub_port=self.hub_port,
+            proxy_port=self.proxy_port,
+            service_port=self.service_port,
+            proxy=os.environ.get("CONFIGURABLE_HTTP_PROXY") or shutil.which("configurable-http-proxy"),
+            token=TOKEN,
+            culler=CULLER_TOKEN,
+        )
+        (place / "jupyterhub_config.py").write_text(config, encoding="utf-8")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterhub", "-f", str(place / "jupyterhub_config.py")],
+            cwd=place,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def up(self) -> None:
+        """Wait for the hub and its service."""
+        self.wait(lambda: self.api("") is not None and self.answers(f"{self.page}api/gpus"), "the hub to answer")
+
+    def write(self, name: str, content: Any) -> None:
+        (self.place / name).write_text(json.dumps(content), encoding="utf-8")
+
+    def hold(self, server: Server, pool: str) -> None:
+        """Have a lease of a server that the hub does not know but that runs."""
+        grant = self.allocator.acquire(Request(server, 1, pool=pool))
+        self.allocator.started(server, grant.token)
+        self.others.append(subprocess.Popen(["sleep", "600"], env={**os.environ, "CUDAHUB_LEASE": grant.token}))
+
+    def api(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.hub_port}/hub/api/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"token {TOKEN}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+                text = answer.read()
+                return json.loads(text) if text else {}
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            return None
+
+    @staticmethod
+    def answers(url: str) -> bool:
+        try:
+            urllib.request.urlopen(url, timeout=10)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            return error.code == 403
+        except OSError:
+            return False
+        return True
+
+    def wait(self, met: Callable[[], bool], what: str, seconds: float = 90) -> None:
+        deadline = time.monotonic() + seconds
+        while not met():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"Waited for {what}.\n{(self.place / 'hub.log').read_text()[-6000:]}")
+            time.sleep(0.3)
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for other in self.others:
+            other.kill()
+            other.wait()
+        self.collected.close()
+        self.log.close()
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    made = Hub(tmp_path_factory.mktemp("hub"))
+    try:
+        made.up()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visit(hub: Hub, browser: Browser) -> Iterator[Callable[..., Page]]:
+    """A function that logs a user in and opens the page."""
+    contexts = []
+
+    def opened(user: str, path: str = "/services/gpus/", **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": 1200, "height": 800}, **options)
+        context.set_default_timeout(SECONDS)
+        contexts.append(context)
+        page = context.new_page()
+        page.goto(hub.url + path)
+        page.get_by_label("Username").fill(user)
+        page.get_by_label("Password").fill("x")
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(f"**{path}**")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def picture(page: Page, name: str) -> None:
+    """Leave a picture where somebody wants them."""
+    directory = os.environ.get("HUB_PICTURES")
+    if directory:
+        page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
+
+
+def row(page: Page, uuid: str) -> Any:
+    return page.locator(f'tr[data-uuid="{uuid}"]')
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing sticks out to the side."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def test_everybody_sees_who_holds_which_gpu(visit: Callable[..., Page]) -> None:
+    page = visit("anna")
+    anna = row(page, "GPU-page0")
+    expect(anna).to_contain_text("anna")
+    expect(anna).to_contain_text("you")
+    expect(anna).to_contain_text("3 h 12 min")
+    expect(anna).to_contain_text("97 %")
+    expect(anna).to_contain_text("61 of 80 GB")
+    expect(row(page, "GPU-page1")).to_contain_text("(training)")
+    expect(row(page, "GPU-page2")).to_contain_text("free")
+    expect(row(page, "GPU-page3")).to_contain_text("does not answer any more")
+    expect(row(page, "MIG-page0")).to_contain_text("3g.20gb")
+    expect(row(page, "MIG-page0")).to_contain_text("not measured")
+    expect(page.locator("p.lead")).to_contain_text("1 of 4 in big is free")
+    expect(page.get_by_role("button", name="Release")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_it_looks_at_home(visit: Callable[..., Page], hub: Hub, scheme: Any, width: int) -> None:
+    page = visit("root", color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.wait_for_load_state("networkidle")
+    assert fits(page)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    picture(page, f"gpus-{scheme}-{width}")
+    page.goto(f"{hub.url}/hub/home")
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == background
+    picture(page, f"home-{scheme}-{width}")
+
+
+def test_it_refreshes_itself(visit: Callable[..., Page], hub: Hub) -> None:
+    page = visit("anna")
+    load = row(page, "GPU-page1")
+    expect(load).to_contain_text("3 %")
+    hub.collected.units["GPU-page1"]["utilization_percent"] = 88
+    expect(load).to_contain_text("88 %", timeout=15_000)
+
+
+def test_it_works_without_javascript(visit: Callable[..., Page]) -> None:
+    page = visit("root", java_script_enabled=False)
+    expect(row(page, "GPU-page1")).to_contain_text("bertram")
+    page.get_by_role("button", name="Release GPU 4.0 of emil").click()
+    expect(page.get_by_role("heading")).to_have_text("Release GPU 4.0 (NVIDIA A100-SXM4-40GB)?")
+    picture(page, "release")
+    page.get_by_role("button", name="Stop the server").click()
+    expect(page.get_by_role("status")).to_contain_text("emil is being stopped")
+    expect(row(page, "MIG-page0")).to_contain_text("stopping")
+
+
+def test_users_release_nothing(visit: Callable[..., Page], hub: Hub) -> None:
+    page = visit("dora")
+    page.goto(f"{hub.page}release?user=anna&server=")
+    expect(page.get_by_role("heading")).to_contain_text("403")
+    picture(page, "refused")
+
+
+def test_lab_shows_notices_once_and_opens_the_page(visit: Callable[..., Page], hub: Hub) -> None:
+    hub.api("users/lena", "POST")
+    page = visit("lena", "/hub/home")
+    hub.api("users/lena/server", "POST", {"gpus": 1})
+    hub.wait(lambda: hub.api("users/lena")["servers"].get("", {}).get("ready"), "lena's server")
+    lease = next(lease for lease in hub.allocator.leases() if lease.server.user == "lena")
+    assert lease.units == ("GPU-page2",)
+    hub.allocator.tell(lease.server, "idle", "GPU 2 did nothing for 50 minutes. Save your work.", time.time() + 600)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{hub.url}/user/lena/lab")
+    notice = page.locator(".Toastify__toast", has_text="GPU 2 did nothing for 50 minutes")
+    expect(notice).to_have_count(1)
+    picture(page, "lab-notice")
+    page.get_by_role("menuitem", name="File", exact=True).click()
+    entry = page.locator(".lm-Menu-item", has_text="GPUs")
+    expect(entry).to_have_count(1)
+    picture(page, "lab-menu")
+    with page.context.expect_page() as opened:
+        entry.click()
+    expect(row(opened.value, "GPU-page2")).to_contain_text("lena")
+    expect(opened.value.get_by_role("alert").first).to_contain_text("GPU 2 did nothing")
+    picture(opened.value, "gpus-notice")
+    hub.allocator.clear_notices(lease.server, "idle")
+    expect(notice).to_have_count(0, timeout=SECONDS)
+    assert errors == []
+
+
+def test_the_service_tells_busy_kernels_from_idle_ones(hub: Hub) -> None:
+    api = f"http://127.0.0.1:{hub.hub_port}/hub/api"
+    header = {"Authorization": f"token {CULLER_TOKEN}"}
+
+    async def is_busy(token: str = CULLER_TOKEN) -> bool:
+        running = await HubClient(api, CULLER_TOKEN, hub.url).server(Server("lena"))
+        assert running is not None
+        return await HubClient(api, token, hub.url).busy_kernels(running)
+
+    async def becomes(busy: bool) -> None:
+        async with asyncio.timeout(60):
+            while await is_busy() is not busy:
+                await asyncio.sleep(0.2)
+
+    async def use_a_kernel() -> None:
+        assert not await is_busy()
+        kernels = f"{hub.url}/user/lena/api/kernels"
+        answer = await AsyncHTTPClient().fetch(kernels, method="POST", body="{}", headers=header)
+        assert not await is_busy()
+        channels = f"{kernels}/{json.loads(answer.body)['id']}/channels".replace("http:", "ws:")
+        connection = await websocket_connect(HTTPRequest(channels, headers=header))
+        message = {
+            "header": {"msg_id": "1", "msg_type": "execute_request", "session": "1", "username": "", "version": "5.3"},
+            "parent_header": {},
+            "metadata": {},
+            "content": {"code": "import time; time.sleep(3)", "silent": False},
+            "channel": "shell",
+            "buffers": [],
+        }
+        await connection.write_message(json.dumps(message))
+        await becomes(busy=True)
+        await becomes(busy=False)
+        connection.close()
+        with pytest.raises(HubError):
+            await is_busy(TOKEN)
+
+    with ThreadPoolExecutor() as threads:  # this thread runs the browser's loop
+        threads.submit(asyncio.run, use_a_kernel()).result()
+
+
+def test_an_admin_stops_a_real_server(visit: Callable[..., Page], hub: Hub) -> None:
+    page = visit("root")
+    page.get_by_role("button", name="Release GPU 2 of lena").click()
+    page.get_by_role("button", name="Stop the server").click()
+    expect(row(page, "GPU-page2")).to_contain_text("free", timeout=SECONDS)
+    assert hub.api("users/lena")["servers"] == {}

@@ -1,0 +1,229 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names that stay apart, and what systemd, Docker and the kernel say of the servers that run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import typing as t
+
+import docker
+import pytest
+from cudahub_hub import backends
+from cudahub_hub.allocator import Lease, Server
+from cudahub_hub.inventory import Inventory, Unit
+from cudahub_hub.settings import ConfigurationError
+from hypothesis import given
+from hypothesis import strategies as st
+
+if t.TYPE_CHECKING:
+    from pathlib import Path
+
+GPU_0 = Unit("GPU-0", "gpu", "GPU-0", "0", nodes=("/dev/nvidia0",))
+SLICE = Unit("MIG-1", "mig", "GPU-1", "1.0", nodes=("/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"))
+OTHER_SLICE = Unit("MIG-2", "mig", "GPU-1", "1.1", nodes=("/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap4"))
+INVENTORY = Inventory(units=(GPU_0, SLICE, OTHER_SLICE), common_nodes=("/dev/nvidiactl",))
+
+SHOWN = """\
+ControlGroup=/system.slice/jupyter-a.service
+DevicePolicy=closed
+DeviceAllow=char-pts rw
+DeviceAllow=/dev/nvidia0 rw
+LogExtraFields=SITE=x CUDAHUB_SERVER=a/
+Id=jupyter-a.service
+ActiveState=active
+
+ControlGroup=/system.slice/jupyter-a--lab.service
+DevicePolicy=closed
+DeviceAllow=/dev/nvidia1 rw
+DeviceAllow=/dev/nvidia-caps/nvidia-cap4 rw
+LogExtraFields=CUDAHUB_SERVER=a/lab
+Id=jupyter-a--lab.service
+ActiveState=deactivating
+
+ControlGroup=
+DevicePolicy=closed
+LogExtraFields=CUDAHUB_SERVER=gone/
+Id=jupyter-gone.service
+ActiveState=failed
+
+ControlGroup=/system.slice/jupyter-stuck.service
+DevicePolicy=closed
+DeviceAllow=/dev/nvidia0 rw
+LogExtraFields=CUDAHUB_SERVER=stuck/
+Id=jupyter-stuck.service
+ActiveState=failed
+
+ControlGroup=/system.slice/jupyter-free.service
+DevicePolicy=auto
+LogExtraFields=CUDAHUB_SERVER=o_x40_x/
+Id=jupyter-free.service
+ActiveState=active
+
+ControlGroup=/system.slice/cron.service
+DevicePolicy=auto
+LogExtraFields=
+Id=cron.service
+ActiveState=active
+"""
+
+names = st.text(min_size=1, max_size=12) | st.text("-_x2d.", min_size=1, max_size=8)
+
+
+@given(user=names, name=names | st.just(""))
+def test_marks_say_whose_they_are(user: str, name: str) -> None:
+    mark = backends.mark_of(Server(user, name))
+    assert re.fullmatch(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]*", mark)
+    assert backends.server_of(mark) == Server(user, name)
+
+
+@given(one=st.tuples(names, names | st.just("")), other=st.tuples(names, names | st.just("")))
+def test_unit_names_never_meet(one: tuple[str, str], other: tuple[str, str]) -> None:
+    first, second = ("--".join(filter(None, map(backends.escaped, server))) for server in (one, other))
+    assert (first == second) == (one == other)
+
+
+@pytest.mark.parametrize(("text", "is_"), [("anna", "anna"), ("an-na.b_c", "an-na.b_c"), ("a b*", "a_x20_b_x2a_")])
+def test_plain_names_stay_as_they_are(text: str, is_: str) -> None:
+    assert backends.escaped(text) == is_
+
+
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    tool = tmp_path / "systemctl"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shown").write_text(SHOWN)
+    systemctl(tmp_path, monkeypatch, f'case "$*" in *Environment*) exit 9;; esac; cat {tmp_path}/shown')
+    seen = backends.SystemdBackend().observe((), INVENTORY)
+    assert seen.complete
+    assert seen.alive == {
+        Server("a"): ("GPU-0",),
+        Server("a", "lab"): ("MIG-2",),
+        Server("stuck"): ("GPU-0",),
+        Server("o@x"): None,
+    }
+
+
+@pytest.mark.parametrize("script", ["exit 1", "true", "echo; exit 1"])
+def test_systemd_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    systemctl(tmp_path, monkeypatch, script)
+    assert not backends.SystemdBackend().observe((), INVENTORY).complete
+
+
+def test_no_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not backends.SystemdBackend().observe((), INVENTORY).complete
+
+
+def test_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def container(state: str, server: str, gpus: str) -> dict[str, t.Any]:
+        return {"State": state, "Labels": {"cudahub.server": server, "cudahub.gpus": gpus}}
+
+    class Client:
+        def __init__(self, **options: t.Any) -> None:
+            assert options["timeout"]
+
+        def containers(self, all: bool, filters: dict[str, t.Any]) -> list[dict[str, t.Any]]:  # noqa: A002
+            assert all
+            assert filters == {"label": ["cudahub.server"]}
+            return [
+                container("running", "a/", "GPU-0"),
+                container("paused", "a/lab", "MIG-1,MIG-2"),
+                container("exited", "b/", "GPU-0"),
+                container("created", "c/", "GPU-0"),
+                container("running", "d/", ""),
+            ]
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(docker, "APIClient", Client)
+    seen = backends.DockerBackend().observe((), INVENTORY)
+    assert seen.complete
+    assert seen.alive == {Server("a"): ("GPU-0",), Server("a", "lab"): ("MIG-1", "MIG-2"), Server("d"): ()}
+
+
+def test_docker_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert not backends.DockerBackend().observe((), INVENTORY).complete
+
+
+def lease(user: str, token: str, since: float = 0.0) -> Lease:
+    return Lease(Server(user), token, ("GPU-0",), ("GPU-0",), "default", "running", since, "hub")
+
+
+def test_processes_that_outlive_their_server_hold_its_gpu() -> None:
+    script = (
+        "import subprocess; nothing = dict.fromkeys(['stdout', 'stderr'], subprocess.DEVNULL); "
+        "print(subprocess.Popen(['sleep', '60'], **nothing).pid)"
+    )
+    environment = {**os.environ, "CUDAHUB_LEASE": "token-of-this-test"}
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=environment)
+    leases = (lease("holder", "token-of-this-test", time.time()), lease("other", "another"))
+
+    def until_seen(gpus: tuple[str, ...] | None) -> None:
+        deadline = time.monotonic() + 20
+        while (seen := backends.ProcessBackend().observe(leases, INVENTORY)).alive.get(Server("holder")) != gpus:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert Server("other") not in seen.alive
+
+    until_seen(("GPU-0",))
+    os.kill(int(done.stdout), 9)
+    until_seen(None)
+
+
+def process(proc: Path, pid: int, **environment: str) -> Path:
+    place = proc / str(pid)
+    place.mkdir()
+    (place / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in environment.items()))
+    return place
+
+
+def test_a_process_without_a_known_lease(tmp_path: Path) -> None:
+    process(tmp_path, 1, CUDAHUB_LEASE="x", JUPYTERHUB_USER="a", JUPYTERHUB_SERVER_NAME="lab",
+            CUDA_VISIBLE_DEVICES="GPU-0,GPU-elsewhere")  # fmt: skip
+    process(tmp_path, 2, CUDAHUB_LEASE="", JUPYTERHUB_USER="b", CUDA_VISIBLE_DEVICES="GPU-0")
+    process(tmp_path, 3, CUDAHUB_LEASE="y", JUPYTERHUB_USER="of-another-hub", CUDA_VISIBLE_DEVICES="GPU-elsewhere")
+    seen = backends.ProcessBackend(tmp_path).observe((), INVENTORY)
+    assert (seen.alive, seen.complete) == ({Server("a", "lab"): ("GPU-0",)}, True)
+
+
+def test_an_unreadable_process_may_be_a_server_that_was_leased_before_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stat").write_text("cpu 1 2\nbtime 1000\n")
+    hidden = process(tmp_path, 7)
+    ticks = 50 * os.sysconf("SC_CLK_TCK")
+    (hidden / "stat").write_text(f"7 (a ) b) S {' '.join(['0'] * 18)} {ticks} 0 0")
+
+    def refuse(place: Path) -> dict[str, str]:
+        raise PermissionError(13, "Permission denied", str(place))
+
+    monkeypatch.setattr(backends, "_environment", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    leases = (lease("before", "1", 1040), lease("after", "2", 1060))
+    seen = backends.ProcessBackend(tmp_path).observe(leases, INVENTORY)
+    assert seen.complete
+    assert seen.unknown == {Server("before")}
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert backends.ProcessBackend(tmp_path).observe(leases, INVENTORY).unknown == frozenset()
+
+
+def test_no_proc(tmp_path: Path) -> None:
+    assert not backends.ProcessBackend(tmp_path / "none").observe((), INVENTORY).complete
+
+
+def test_an_unknown_backend() -> None:
+    with pytest.raises(ConfigurationError, match="choose one of systemd, docker, process"):
+        backends.backend_of("kubernetes")
