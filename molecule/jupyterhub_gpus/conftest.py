@@ -67,8 +67,8 @@ class Hub:
         """What processes in the servers of these users see of the GPUs."""
         users = list(users)
         answers = self.ask(*(("GET", f"/user/{user}/look", None) for user in users))
-        assert [status for status, _ in answers] == [200] * len(users), answers
-        return {user: answer for user, (_, answer) in zip(users, answers, strict=True)}
+        assert [status for status, _unused in answers] == [200] * len(users), answers
+        return {user: answer for user, (_unused, answer) in zip(users, answers, strict=True)}
 
     def leases(self) -> dict[str, list[str]]:
         """The state and the GPUs of the leases, by user."""

@@ -455,7 +455,7 @@ def test_a_server_whose_gpu_is_lost_is_told(site: Site) -> None:
     hub = site.open()
     take(hub, "anna")
     site.conditions["GPU-0"] = "lost"
-    for _ in range(2):
+    for _unused in range(2):
         hub.reconcile(seen(anna=("GPU-0",)))
         (notice,) = hub.notices_of(Server("anna"))
         assert notice.at == 1_800_000_000.0

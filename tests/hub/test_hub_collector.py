@@ -97,7 +97,7 @@ class FakePynvml:
     def nvmlDeviceGetUUID(self, card: Card) -> str:  # noqa: N802
         return card.uuid
 
-    def nvmlDeviceGetMaxMigDeviceCount(self, _: Card) -> int:  # noqa: N802
+    def nvmlDeviceGetMaxMigDeviceCount(self, _unused: Card) -> int:  # noqa: N802
         return 7
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, card: Card, index: int) -> Card:  # noqa: N802

@@ -89,7 +89,7 @@ def test_threads_that_start_and_stop_never_meet_on_a_gpu(site: Site) -> None:
 
     def work(number: int) -> int:
         served = 0
-        for _ in range(15):
+        for _unused in range(15):
             try:
                 grant = take(allocator, f"user{number}")
             except Refused:

@@ -25,7 +25,7 @@ class FakeHub:
     """A hub whose servers' kernels a test sets."""
 
     def __init__(self) -> None:
-        self.running: RunningServer | None = RunningServer(True, None, "/user/anna/")
+        self.running: RunningServer | None = RunningServer("anna", True, None, "/user/anna/")
         self.busy = False
         self.error = False
         self.asked = 0
@@ -225,7 +225,7 @@ def test_a_service_that_starts_again_keeps_its_word(rig: Rig) -> None:
 
 @pytest.mark.parametrize(
     "running",
-    [None, RunningServer(False, "spawn", "/user/anna/"), RunningServer(True, "stop", "/user/anna/")],
+    [None, RunningServer("anna", False, "spawn", "/user/anna/"), RunningServer("anna", True, "stop", "/user/anna/")],
 )
 def test_a_server_that_the_hub_does_not_run_now_is_left_alone(rig: Rig, running: RunningServer | None) -> None:
     rig.hub.running = running

@@ -50,8 +50,8 @@ def test_a_number_where_the_limit_allows_several() -> None:
 def test_pools() -> None:
     shared = pool("<b>", 1, 1, policy="share", servers_per_gpu=4)
     html = form.render(offer(pool("big"), shared), "gpu")
-    assert '<option value="big">big (1 of 2 free)</option>' in html
-    assert '<option value="&lt;b&gt;">&lt;b&gt; (1 of 1 with room, shared by up to 4)</option>' in html
+    assert '<option value="big">big</option><option value="&lt;b&gt;">&lt;b&gt;</option>' in html
+    assert "Now: big 1 of 2 free; &lt;b&gt; 1 of 1 with room, shared by up to 4." in html
 
 
 def test_none_free() -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.cookiejar
 import json
 import os
@@ -24,13 +25,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cudahub_hub.allocator import Allocator, Lease
+from cudahub_hub.allocator import Allocator, Lease, Server
+from cudahub_hub.hub_client import HubClient, HubError
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TOKEN = "0" * 32
-GPUS = tuple(sorted(f"GPU-{uuid.uuid4()}" for _ in range(2)))  # no other hub on this host has these
+GPUS = tuple(sorted(f"GPU-{uuid.uuid4()}" for _unused in range(2)))  # no other hub on this host has these
 NONE_FREE = "No GPU is free now"
 
 CONFIG = """
@@ -96,6 +98,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
+        with open(os.path.expanduser("~/asked"), "a") as file:
+            print(self.path, self.headers["Authorization"], file=file)
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps(dict(os.environ)).encode())
@@ -283,9 +287,9 @@ def test_twenty_at_once_get_two_gpus(hub: Hub) -> None:
 
 def test_refusals_never_stop_the_hub(hub: Hub) -> None:
     assert [hub.spawn(user).status for user in ("a", "b")] == [201, 201]
-    for _ in range(5):
+    for _unused in range(5):
         assert hub.spawn("late-comer").status == 409
-    for _ in range(2):
+    for _unused in range(2):
         assert hub.spawn("fail", {"gpus": 0}).status == 500
     time.sleep(2.5)
     assert hub.answers()
@@ -410,3 +414,25 @@ def test_hub_killed_while_servers_run(hub: Hub) -> None:
     assert set(hub.leases()) == {"b", "c"}
     hub.stop("b")
     assert set(hub.leases()) == {"c"}
+
+
+def test_a_server_gets_no_token_that_is_good_for_those_of_others(hub: Hub) -> None:
+    """Users read what the service sends to their servers."""
+    assert [hub.spawn(user).status for user in ("a", "b")] == [201, 201]
+    address = urllib.parse.urlsplit(hub.environ("a")["JUPYTERHUB_SERVICE_URL"]).netloc
+    client = HubClient(f"http://127.0.0.1:{hub.port}/hub/api", f"{TOKEN}1", f"http://{address}")
+
+    async def look() -> None:
+        running = await client.server(Server("a"))
+        assert running is not None
+        with pytest.raises(HubError, match="did not answer with its kernels"):
+            await client.busy_kernels(running)
+
+    asyncio.run(look())
+    (token,) = re.findall(r"/api/kernels token (\S+)", (hub.place / "a" / "asked").read_text())
+    for method, path in (("GET", "/users/b"), ("DELETE", "/users/b/server")):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{hub.port}/hub/api{path}", method=method, headers={"Authorization": f"token {token}"}
+        )
+        assert answer(urllib.request.build_opener(), request).status in (403, 404)
+    assert hub.active("b")

@@ -196,7 +196,7 @@ def test_the_api_tells_of_all_gpus(site: Site) -> None:
     async def visit(site: Site) -> None:
         answer = json.loads((await site.get("api/gpus", who="anna-token")).body)
         assert answer["pools"] == [{"name": "default", "policy": "exclusive", "total": 3, "usable": 2, "free": 1}]
-        first, _, lost = answer["gpus"]
+        first, _unused, lost = answer["gpus"]
         assert (first["utilization_percent"], first["memory_total_bytes"], first["free"]) == (42, 2**36, 0)
         assert [(h["user"], h["server"], h["state"]) for h in first["holders"]] == [("anna", "train<ing>", "running")]
         assert lost["condition"] == "lost"
@@ -351,7 +351,8 @@ class HubStub(web.RequestHandler):
     kernels: ClassVar[Any] = []
 
     def prepare(self) -> None:
-        assert self.request.headers["Authorization"] == "token secret"
+        token = "of the user" if (self.request.uri or "").startswith("/user/") else "secret"
+        assert self.request.headers["Authorization"] == f"token {token}"
         self.seen.append((self.request.method or "", self.request.uri or ""))
 
     def get(self) -> None:
@@ -365,6 +366,11 @@ class HubStub(web.RequestHandler):
             raise web.HTTPError(404)
         else:
             raise web.HTTPError(500)
+
+    def post(self) -> None:
+        assert json.loads(self.request.body)["scopes"] == ["access:servers!user"]
+        self.set_status(201)
+        self.finish({"token": "of the user"})
 
     def delete(self) -> None:
         self.set_status(202)
@@ -386,7 +392,7 @@ def with_client(use: Callable[[HubClient], Awaitable[None]]) -> list[tuple[str, 
 
 def test_the_client_stops_servers_and_knows_which_are_not_there() -> None:
     async def use(client: HubClient) -> None:
-        assert await client.server(Server("a b/", "t/1")) == RunningServer(True, None, "/user/x/t/1")
+        assert await client.server(Server("a b/", "t/1")) == RunningServer("a b/", True, None, "/user/x/t/1")
         assert await client.stop(Server("a b/", "t/1"))
         assert await client.stop(Server("a b/"))
         assert not await client.stop(Server("a b/", "other"))
@@ -414,18 +420,18 @@ def test_the_client_asks_for_kernels(kernels: Any, busy: bool | None) -> None:
     HubStub.kernels = kernels
 
     async def use(client: HubClient) -> None:
-        running = RunningServer(True, None, "/user/x/t/1/")
+        running = RunningServer("a b/", True, None, "/user/x/t/1/")
         if busy is None:
             with pytest.raises(HubError, match="did not answer with its kernels"):
                 await client.busy_kernels(running)
         else:
             assert await client.busy_kernels(running) is busy
 
-    assert with_client(use) == [("GET", "/user/x/t/1/api/kernels")]
+    assert with_client(use) == [("POST", "/hub/api/users/a%20b%2F/tokens"), ("GET", "/user/x/t/1/api/kernels")]
 
 
 def test_a_hub_that_is_away_is_a_sentence() -> None:
-    async def use(_: HubClient) -> None:
+    async def use(_unused: HubClient) -> None:
         with pytest.raises(HubError, match="can't be reached"):
             await HubClient("http://127.0.0.1:1/hub/api", "secret", "http://127.0.0.1:1").server(Server("anna"))
 

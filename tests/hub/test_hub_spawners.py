@@ -264,7 +264,7 @@ def units(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, t.Any]]]
         return 0
 
     async def running(unit_name: str) -> bool:
-        return unit_name in [unit for unit, _ in asked]
+        return unit_name in [unit for unit, _unused in asked]
 
     async def failed(unit_name: str) -> bool:
         return False
@@ -447,7 +447,7 @@ def test_configure(host: Host, given: t.Any) -> None:
     assert c.JupyterHub.services[1]["url"] == "http://127.0.0.1:10111"
     roles = {role["name"]: role["scopes"] for role in c.JupyterHub.load_roles}
     assert roles["user"] == ["self", "theirs", "access:services!service=gpus"]
-    assert set(roles["gpus"]) == {"read:users:name", "read:servers", "delete:servers", "access:servers"}
+    assert set(roles["gpus"]) == {"read:users:name", "read:servers", "delete:servers", "tokens"}
     with pytest.raises(ConfigurationError, match="has a service gpus already"):
         hub.configure(c, host.settings, "systemd")
 

@@ -71,7 +71,7 @@ def test_what_a_user_may_not_have(hub: Any, user: str, gpus: int, status: int, s
 
 def test_a_notebook_in_jupyterlab(hub: Any, host: Host) -> None:
     assert hub.start("anna") == {}
-    ((_, token),) = hub.ask(("POST", "/hub/api/users/anna/tokens", {"expires_in": 600}))
+    ((_unused, token),) = hub.ask(("POST", "/hub/api/users/anna/tokens", {"expires_in": 600}))
     cell = "import subprocess; print(subprocess.check_output(['/opt/hub/bin/server', '--look'], text=True))"
     said = host.check_output("/opt/hub/bin/run_cell http://127.0.0.1:8000/user/anna/ %s %s", token["token"], cell)
     look = json.loads(said)

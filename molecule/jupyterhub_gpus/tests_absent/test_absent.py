@@ -30,7 +30,9 @@ def test_nothing_of_the_role_is_left_but_the_leases(host: Host) -> None:
 
 
 def test_the_hub_starts_servers_that_know_nothing_of_leases(hub: Any) -> None:
-    hub.ask(("POST", "/hub/api/users/user1/server", None))
+    hub.wait(lambda: hub.ask(("GET", "/hub/api/", None))[0][0] == 200, "the hub answers")
+    ((status, answer),) = hub.ask(("POST", "/hub/api/users/user1/server", None))
+    assert status in (201, 202), answer
     hub.wait(lambda: hub.ready() == ["user1"], "the server runs")
     look = hub.look(["user1"])["user1"]
     assert look["environment"] == {}

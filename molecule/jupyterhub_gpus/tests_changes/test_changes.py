@@ -24,6 +24,13 @@ FOUR = [f"user{number}" for number in range(1, 5)]
 EXCLUSIVE = [{"name": "default", "policy": "exclusive"}]
 SENTENCES = {
     "idle": "jupyterhub_gpus_idle warns 10 minutes before a server is stopped that is idle for 5",
+    "idle_text": "give whole numbers, minutes from 0 and a utilization from 0 to 100 percent.",
+    "nameless": "jupyterhub_gpus_pools has a pool without a name",
+    "nobody": "jupyterhub_gpus_pools has an empty list of groups, images or mig_profiles",
+    "url": "give the URL at which the hub answers on its host, such as http://127.0.0.1:8000",
+    "others_config": "/etc/jupyterhub/jupyterhub_config.py on hub is not this role's",
+    "others_state": "/var/lib on hub is no directory of leases, or has more in it",
+    "not_python": "jupyterhub_gpus_python is /bin/echo, which does not run as Python on hub",
     "no_python": "hub has no /opt/none/bin/python: install JupyterHub first",
     "no_hub": "/usr/bin/python3 on hub has no JupyterHub, and this role is for 5.2 and later 5.x, and for 6",
     "old_hub": "/srv/old/python on hub has JupyterHub 5.1.0, and this role is for 5.2 and later 5.x, and for 6",

@@ -2,11 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The page of the GPUs in a real browser, behind a real JupyterHub and its proxy, and the notices in JupyterLab.
-
-Needs a Chromium (`CHROMIUM` or on the PATH) and node's configurable-http-proxy (`CONFIGURABLE_HTTP_PROXY` or on the
-PATH). Where `HUB_PICTURES` names a directory, pictures of the pages are left there.
-"""
+"""The page of the GPUs in a real browser, behind a real JupyterHub and its proxy, and the notices in JupyterLab."""
 
 from __future__ import annotations
 
@@ -14,16 +10,12 @@ import asyncio
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,59 +23,30 @@ import cudahub_hub
 import pytest
 from cudahub_hub.allocator import Allocator, Request, Server
 from cudahub_hub.hub_client import HubClient, HubError
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from hub_browser import SECONDS, TOKEN, RealHub, fits, picture
+from playwright.sync_api import Page, expect
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import websocket_connect
 
-TOKEN = "1" * 32
 CULLER_TOKEN = "2" * 32
 PACKAGE = Path(cudahub_hub.__file__).parent
-SECONDS = 60_000
 
 CONFIG = """
 import sys
 from cudahub_hub.hub import SERVICE_SCOPES, configure
 
-c = get_config()
-c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
-c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
-c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
-c.ConfigurableHTTPProxy.command = ["{proxy}"]
-c.ConfigurableHTTPProxy.pid_file = "{place}/proxy.pid"
-c.JupyterHub.authenticator_class = "dummy"
-c.JupyterHub.spawner_class = "simple"
-c.JupyterHub.db_url = "sqlite:///{place}/hub.sqlite"
-c.JupyterHub.cookie_secret_file = "{place}/cookie_secret"
-c.JupyterHub.services = [dict(name="tester", api_token="{token}"), dict(name="culler", api_token="{culler}")]
-c.JupyterHub.load_roles = [
-    dict(name="tester", services=["tester"], scopes=["admin:users", "admin:servers"]),
+c.JupyterHub.services += [dict(name="culler", api_token="{culler}")]
+c.JupyterHub.load_roles += [
     dict(name="culler", services=["culler"], scopes=list(SERVICE_SCOPES)),
+    dict(name="kernels", services=["tester"], scopes=["access:servers"]),
 ]
-c.Authenticator.allow_all = True
 c.Authenticator.admin_users = set(["root"])
 c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
 c.Spawner.args = ["--allow-root"]
 c.Spawner.default_url = "/lab"
 c.Spawner.environment = dict(JUPYTER_PATH="{place}/jupyter", JUPYTER_CONFIG_DIR="{place}/config")
-c.Spawner.http_timeout = c.Spawner.start_timeout = 60
-c.SimpleLocalProcessSpawner.home_dir_template = "{place}/home/{{username}}"
 configure(c, "{place}/settings.json", "process", port={service_port}, proxy_url="http://127.0.0.1:{port}")
 """
-
-
-def chromium() -> str:
-    """The browser."""
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    assert found, "There is no Chromium: install one, or name it in CHROMIUM."
-    return found
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [place.getsockname()[1] for place in sockets]
-    for place in sockets:
-        place.close()
-    return ports
 
 
 class Collected:
@@ -111,14 +74,10 @@ class Collected:
         self._thread.join()
 
 
-class Hub:
+class Hub(RealHub):
     """A JupyterHub with four GPUs, three of which are held."""
 
     def __init__(self, place: Path) -> None:
-        self.place = place
-        self.port, self.hub_port, self.proxy_port, self.service_port = free_ports(4)
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.page = f"{self.url}/services/gpus/"
         self.others: list[subprocess.Popen[bytes]] = []
         units = [
             {
@@ -141,21 +100,15 @@ class Hub:
             }
             for i in range(2)
         ]
-        self.write("inventory.json", {"format": 1, "units": units})
-        self.write(
-            "settings.json",
-            {
-                "format": 1,
-                "inventory": str(place / "inventory.json"),
-                "database": str(place / "state" / "leases.sqlite"),
-                "usage": str(place / "usage.json"),
-                "pools": [
-                    {"name": "big", "gpus": [f"GPU-page{i}" for i in range(4)]},
-                    {"name": "small", "policy": "share", "servers_per_gpu": 3, "gpus": ["GPU-page4"]},
-                ],
-                "form_default": "none",
-            },
-        )
+        settings = {
+            "pools": [
+                {"name": "big", "gpus": [f"GPU-page{i}" for i in range(4)]},
+                {"name": "small", "policy": "share", "servers_per_gpu": 3, "gpus": ["GPU-page4"]},
+            ],
+            "form_default": "none",
+        }
+        super().__init__(place, units, settings)
+        self.page = f"{self.url}/services/gpus/"
         gib = 2**30
 
         def usage(percent: int | None, used: float, total: int) -> dict[str, Any]:
@@ -190,32 +143,12 @@ class Hub:
         self.hold(Server("dora"), "small")
         self.hold(Server("emil"), "small")
         shutil.copytree(PACKAGE / "lab", place / "jupyter" / "labextensions" / "cudahub-gpus")
-        self.log = (place / "hub.log").open("wb")
-        config = CONFIG.format(
-            place=place,
-            port=self.port,
-            hub_port=self.hub_port,
-            proxy_port=self.proxy_port,
-            service_port=self.service_port,
-            proxy=os.environ.get("CONFIGURABLE_HTTP_PROXY") or shutil.which("configurable-http-proxy"),
-            token=TOKEN,
-            culler=CULLER_TOKEN,
-        )
-        (place / "jupyterhub_config.py").write_text(config, encoding="utf-8")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "jupyterhub", "-f", str(place / "jupyterhub_config.py")],
-            cwd=place,
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        self.start(CONFIG, culler=CULLER_TOKEN)
 
     def up(self) -> None:
-        """Wait for the hub and its service."""
-        self.wait(lambda: self.api("") is not None and self.answers(f"{self.page}api/gpus"), "the hub to answer")
-
-    def write(self, name: str, content: Any) -> None:
-        (self.place / name).write_text(json.dumps(content), encoding="utf-8")
+        """Wait for the service, too."""
+        super().up()
+        self.wait(lambda: self.answers(f"{self.page}api/gpus"), "the service to answer")
 
     def hold(self, server: Server, pool: str) -> None:
         """Have a lease of a server that the hub does not know but that runs."""
@@ -223,50 +156,12 @@ class Hub:
         self.allocator.started(server, grant.token)
         self.others.append(subprocess.Popen(["sleep", "600"], env={**os.environ, "CUDAHUB_LEASE": grant.token}))
 
-    def api(self, path: str, method: str = "GET", body: Any = None) -> Any:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.hub_port}/hub/api/{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"token {TOKEN}"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-                text = answer.read()
-                return json.loads(text) if text else {}
-        except urllib.error.HTTPError:
-            raise
-        except OSError:
-            return None
-
-    @staticmethod
-    def answers(url: str) -> bool:
-        try:
-            urllib.request.urlopen(url, timeout=10)  # noqa: S310
-        except urllib.error.HTTPError as error:
-            return error.code == 403
-        except OSError:
-            return False
-        return True
-
-    def wait(self, met: Callable[[], bool], what: str, seconds: float = 90) -> None:
-        deadline = time.monotonic() + seconds
-        while not met():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"Waited for {what}.\n{(self.place / 'hub.log').read_text()[-6000:]}")
-            time.sleep(0.3)
-
     def close(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        super().close()
         for other in self.others:
             other.kill()
             other.wait()
         self.collected.close()
-        self.log.close()
 
 
 @pytest.fixture(scope="module")
@@ -279,50 +174,14 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         made.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
 @pytest.fixture
-def visit(hub: Hub, browser: Browser) -> Iterator[Callable[..., Page]]:
+def visit(visit: Callable[..., Page]) -> Callable[..., Page]:
     """A function that logs a user in and opens the page."""
-    contexts = []
-
-    def opened(user: str, path: str = "/services/gpus/", **options: Any) -> Page:
-        context = browser.new_context(viewport={"width": 1200, "height": 800}, **options)
-        context.set_default_timeout(SECONDS)
-        contexts.append(context)
-        page = context.new_page()
-        page.goto(hub.url + path)
-        page.get_by_label("Username").fill(user)
-        page.get_by_label("Password").fill("x")
-        page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url(f"**{path}**")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-
-
-def picture(page: Page, name: str) -> None:
-    """Leave a picture where somebody wants them."""
-    directory = os.environ.get("HUB_PICTURES")
-    if directory:
-        page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
+    return partial(visit, path="/services/gpus/")
 
 
 def row(page: Page, uuid: str) -> Any:
     return page.locator(f'tr[data-uuid="{uuid}"]')
-
-
-def fits(page: Page) -> bool:
-    """Whether nothing sticks out to the side."""
-    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
 def test_everybody_sees_who_holds_which_gpu(visit: Callable[..., Page]) -> None:
@@ -385,7 +244,7 @@ def test_users_release_nothing(visit: Callable[..., Page], hub: Hub) -> None:
 
 def test_lab_shows_notices_once_and_opens_the_page(visit: Callable[..., Page], hub: Hub) -> None:
     hub.api("users/lena", "POST")
-    page = visit("lena", "/hub/home")
+    page = visit("lena", path="/hub/home")
     hub.api("users/lena/server", "POST", {"gpus": 1})
     hub.wait(lambda: hub.api("users/lena")["servers"].get("", {}).get("ready"), "lena's server")
     lease = next(lease for lease in hub.allocator.leases() if lease.server.user == "lena")
@@ -413,7 +272,7 @@ def test_lab_shows_notices_once_and_opens_the_page(visit: Callable[..., Page], h
 
 def test_the_service_tells_busy_kernels_from_idle_ones(hub: Hub) -> None:
     api = f"http://127.0.0.1:{hub.hub_port}/hub/api"
-    header = {"Authorization": f"token {CULLER_TOKEN}"}
+    header = {"Authorization": f"token {TOKEN}"}
 
     async def is_busy(token: str = CULLER_TOKEN) -> bool:
         running = await HubClient(api, CULLER_TOKEN, hub.url).server(Server("lena"))

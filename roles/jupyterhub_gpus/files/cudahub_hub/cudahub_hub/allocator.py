@@ -17,7 +17,7 @@ from . import refusal
 from .inventory import Inventory, Unit, pool_units, read_inventory
 from .leases import Lease, Notice, Server, Store, Transaction, hub_alive, hub_identity
 from .refusal import Refused
-from .settings import ConfigurationError, Pool, Settings, read_settings
+from .settings import ConfigurationError, Pool, Settings, is_integer, read_settings
 
 if t.TYPE_CHECKING:
     from pathlib import Path
@@ -422,7 +422,7 @@ class Allocator:
             Refused: It gets none.
             ConfigurationError: A file is wrong.
         """
-        if type(request.count) is not int or request.count < 0:
+        if not is_integer(request.count) or request.count < 0:
             raise refusal.senseless(request.count)
         server = request.server
         config = self._config()
@@ -496,7 +496,7 @@ class Allocator:
         before = {lease.server: lease for lease in self.leases()}
         starting = {lease.token for lease in before.values() if lease.state == "starting" and hub_alive(lease.hub)}
         seen = observe(tuple(before.values()))
-        config, _ = self._lenient()
+        config, _unused = self._lenient()
         conditions = self._usage()
         freed: list[Lease] = []
         kept: list[Lease] = []
@@ -541,7 +541,7 @@ class Allocator:
 
     def free_for(self, user: str, groups: t.Iterable[str] = (), image: str | None = None, name: str = "") -> Offer:
         """What a user's server can have now, for the form."""
-        config, _ = self._lenient()
+        config, _unused = self._lenient()
         conditions = self._usage()
         with self._store.read() as tables:
             view = self._view(config, conditions, tables, self._clock()).without(Server(user, name))

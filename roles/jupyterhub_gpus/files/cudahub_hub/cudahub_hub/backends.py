@@ -49,7 +49,7 @@ def mark_of(server: Server) -> str:
 
 def server_of(mark: str) -> Server:
     """Whose a unit or a container with this mark is."""
-    user, _, name = (_ESCAPED.sub(lambda match: chr(int(match[1], 16)), part) for part in mark.partition("/"))
+    user, _unused, name = (_ESCAPED.sub(lambda match: chr(int(match[1], 16)), part) for part in mark.partition("/"))
     return Server(user, name)
 
 
@@ -102,7 +102,7 @@ class SystemdBackend:
 def _properties(block: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in block.splitlines():
-        name, _, value = line.partition("=")
+        name, _unused, value = line.partition("=")
         if value:
             found.setdefault(name, []).append(value)
     return found
@@ -214,4 +214,4 @@ class ProcessBackend:
 
 def _environment(process: Path) -> dict[str, str]:
     text = (process / "environ").read_bytes().decode(errors="replace")
-    return {name: value for name, _, value in (entry.partition("=") for entry in text.split("\0"))}
+    return {name: value for name, _unused, value in (entry.partition("=") for entry in text.split("\0"))}

@@ -12,6 +12,7 @@ from html import escape
 
 from . import refusal
 from .refusal import Refused
+from .settings import is_integer
 
 if t.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if t.TYPE_CHECKING:
 
 GPUS_FIELD = "cudahub-gpus"
 POOL_FIELD = "cudahub-pool"
+NOW = "cudahub-gpus-now"
 
 Default = t.Literal["gpu", "none"]
 
@@ -42,18 +44,21 @@ def default_count(offer: Offer, default: Default) -> int:
     return 1 if default == "gpu" and most_choosable(offer) > 0 else 0
 
 
-def render(offer: Offer, default: Default) -> str:
-    """The HTML of the menu: whether with a GPU, how many and of which pool, and what is free now."""
+def render(offer: Offer, default: Default, told: str | None = None) -> str:
+    """The HTML of the menu: whether with a GPU, how many and of which pool, and what is free now.
+
+    A sentence that the page says above the form already, `told`, is not said again.
+    """
     most = most_choosable(offer)
     if most == 0:
         return f'<p class="form-text">{escape(offer.sentence or refusal.no_gpus(0).message)}</p>'
     chosen = 0 if offer.sentence else default_count(offer, default)
     parts = [
-        '<fieldset class="mb-3">',
+        f'<fieldset class="mb-3" aria-describedby="{NOW}">',
         '<legend class="fs-6">GPU</legend>',
         _numbers(most, chosen) if most > 1 else _with_or_without(chosen),
         _pools(offer.pools) if len(offer.pools) > 1 else "",
-        _now(offer),
+        f'<div id="{NOW}">{_now(offer, told)}</div>',
         "</fieldset>",
     ]
     return "\n".join(filter(None, parts))
@@ -79,14 +84,12 @@ def _numbers(most: int, chosen: int) -> str:
 
 
 def _pools(pools: Sequence[PoolState]) -> str:
-    options = "".join(
-        f'<option value="{escape(state.pool.name)}">{escape(f"{state.pool.name} ({_free(state)})")}</option>'
-        for state in pools
-    )
+    names = [escape(state.pool.name) for state in pools]
+    options = "".join(f'<option value="{name}">{name}</option>' for name in names)
     return (
         f'<label class="form-label mt-2" for="{POOL_FIELD}">Pool of GPUs</label>'
         f'<select class="form-select" name="{POOL_FIELD}" id="{POOL_FIELD}">'
-        f'<option value="">any</option>{options}</select>'
+        f'<option value="">Any</option>{options}</select>'
     )
 
 
@@ -98,13 +101,14 @@ def _shared(state: PoolState) -> str:
     return f"{state.free} of {state.total} with room, shared by up to {state.pool.servers_per_gpu}"
 
 
-def _now(offer: Offer) -> str:
+def _now(offer: Offer, told: str | None) -> str:
+    if offer.sentence and offer.sentence == told:
+        return ""
     if offer.sentence:
         return f'<div class="alert alert-warning mt-2 mb-0">{escape(offer.sentence)}</div>'
-    if len(offer.pools) > 1:
-        return ""
-    (state,) = offer.pools
-    return f'<div class="form-text">Now: {escape(_free(state))}.</div>'
+    several = len(offer.pools) > 1
+    free = "; ".join(f"{f'{state.pool.name} ' if several else ''}{_free(state)}" for state in offer.pools)
+    return f'<div class="form-text">Now: {escape(free)}.</div>'
 
 
 def split(fields: Mapping[str, t.Any], gpus: str = GPUS_FIELD, pool: str = POOL_FIELD) -> tuple[dict[str, t.Any], ...]:
@@ -130,7 +134,7 @@ def asked(options: Mapping[str, t.Any]) -> tuple[int | None, str | None]:
         Refused: They make no sense.
     """
     count, pool = options.get("gpus"), options.get("pool")
-    if count is not None and (type(count) is not int or count < 0):
+    if count is not None and (not is_integer(count) or count < 0):
         raise refusal.senseless(count)
     if pool is not None and not isinstance(pool, str):
         raise Refused(f"{pool} is not the name of a pool of GPUs.", "senseless")

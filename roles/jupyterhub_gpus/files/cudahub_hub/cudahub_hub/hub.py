@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
 
 SERVICE = "gpus"
 SERVICE_PORT = 10110
-SERVICE_SCOPES = ("read:users:name", "read:servers", "delete:servers", "access:servers")
+SERVICE_SCOPES = ("read:users:name", "read:servers", "delete:servers", "tokens")
 USER_SCOPES = ("self", f"access:services!service={SERVICE}")
 
 

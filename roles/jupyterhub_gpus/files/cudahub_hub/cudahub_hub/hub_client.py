@@ -15,6 +15,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPResponse
 from .leases import Server
 
 TIMEOUT_S = 20.0
+TOKEN_S = 60
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -28,8 +29,9 @@ class HubError(Exception):
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server as the hub knows it; the URL is a path."""
+    """A server of a user as the hub knows it; the URL is a path."""
 
+    user: str
     ready: bool
     pending: str | None
     url: str
@@ -38,15 +40,15 @@ class RunningServer:
 class HubClient:
     """Talks to the hub with the service's token.
 
-    Its scopes: `read:users:name` and `read:servers` to look servers up, `delete:servers` to stop them,
-    `access:servers` to ask them for their kernels.
+    Its scopes: `read:users:name` and `read:servers` to look servers up, `delete:servers` to stop them, `tokens` to
+    ask them for their kernels. Users read all that is sent to their servers, so these get a token of their own user.
     """
 
     def __init__(self, api_url: str, token: str, proxy_url: str) -> None:
         """Knows where the hub's API is, and the proxy in front of the users' servers."""
         self._api = api_url.rstrip("/")
         self._proxy = proxy_url.rstrip("/")
-        self._headers = {"Authorization": f"token {token}"}
+        self._token = token
         self._client = AsyncHTTPClient()
 
     async def server(self, server: Server) -> RunningServer | None:
@@ -55,7 +57,7 @@ class HubClient:
         found = (json.loads(answer.body).get("servers") or {}).get(server.name) if answer else None
         if found is None:
             return None
-        return RunningServer(bool(found["ready"]), found.get("pending"), str(found["url"]))
+        return RunningServer(server.user, bool(found["ready"]), found.get("pending"), str(found["url"]))
 
     async def stop(self, server: Server) -> bool:
         """Have a server stopped; False where the hub knows no such server."""
@@ -68,7 +70,9 @@ class HubClient:
     async def busy_kernels(self, running: RunningServer) -> bool:
         """Whether a kernel of a server works."""
         url = running.url if urlsplit(running.url).netloc else self._proxy + running.url
-        answer = await self._fetch(f"{url.rstrip('/')}/api/kernels")
+        wanted = {"note": "Looking for busy kernels", "expires_in": TOKEN_S, "scopes": ["access:servers!user"]}
+        made = await self._fetch(f"{self._api}/users/{_part(running.user)}/tokens", "POST", body=json.dumps(wanted))
+        answer = await self._fetch(f"{url.rstrip('/')}/api/kernels", token=json.loads(made.body)["token"])
         try:
             return any(kernel["execution_state"] not in RESTING for kernel in json.loads(answer.body))
         except (ValueError, KeyError, TypeError) as error:
@@ -83,13 +87,16 @@ class HubClient:
                 return None
             raise
 
-    async def _fetch(self, url: str, method: str = "GET") -> HTTPResponse:
+    async def _fetch(
+        self, url: str, method: str = "GET", *, body: str | None = None, token: str | None = None
+    ) -> HTTPResponse:
         local = urlsplit(url).hostname in LOOPBACK
         try:
             return await self._client.fetch(
                 url,
                 method=method,
-                headers=self._headers,
+                body=body,
+                headers={"Authorization": f"token {token or self._token}"},
                 request_timeout=TIMEOUT_S,
                 connect_timeout=TIMEOUT_S,
                 follow_redirects=False,

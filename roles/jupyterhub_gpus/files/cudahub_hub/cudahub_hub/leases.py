@@ -91,8 +91,8 @@ class Transaction:
             Lease(
                 server=Server(user, name),
                 token=token,
-                units=tuple(unit for unit, _ in held.get(token, ())),
-                gpus=tuple(gpu for _, gpu in held.get(token, ())),
+                units=tuple(unit for unit, _unused in held.get(token, ())),
+                gpus=tuple(gpu for _unused, gpu in held.get(token, ())),
                 pool=pool,
                 state=state,
                 since=since,
@@ -184,12 +184,14 @@ class Store:
     @contextmanager
     def read(self) -> t.Iterator[Transaction]:
         """A transaction that sees one state of the database."""
+        # pylint: disable-next=contextmanager-generator-missing-cleanup
         with self._sentences(), self._connection("BEGIN") as connection:
             yield Transaction(connection)
 
     @contextmanager
     def write(self) -> t.Iterator[Transaction]:
         """A transaction in which nobody else writes; an exception undoes it."""
+        # pylint: disable-next=contextmanager-generator-missing-cleanup
         with self._sentences(), self._connection("BEGIN IMMEDIATE") as connection:
             yield Transaction(connection)
             connection.execute("COMMIT")

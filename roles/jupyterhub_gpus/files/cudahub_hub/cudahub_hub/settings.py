@@ -104,7 +104,7 @@ class Reader:
         top = self.mapping(data, "the file")
         if "format" not in top:
             raise self.wrong("format is missing")
-        if type(top["format"]) is not int or top["format"] != FORMAT:
+        if not is_integer(top["format"]) or top["format"] != FORMAT:
             raise self.wrong(f"format is {shown(top['format'])}, and this version of cudahub_hub reads format {FORMAT}")
         return top
 
@@ -143,7 +143,7 @@ class Reader:
 
     def number(self, value: t.Any, where: str, lowest: int = 0, highest: int | None = None) -> int:
         """A whole number in its bounds."""
-        if type(value) is not int or value < lowest or (highest is not None and value > highest):
+        if not is_integer(value) or value < lowest or (highest is not None and value > highest):
             bounds = f"from {lowest} to {highest}" if highest is not None else f"of {lowest} or more"
             raise self.wrong(f"{where} must be a whole number {bounds}, not {shown(value)}")
         return value
@@ -153,6 +153,11 @@ class Reader:
         if not isinstance(value, str) or value not in choices:
             raise self.wrong(f"{where} must be {' or '.join(map(shown, choices))}, not {shown(value)}")
         return value
+
+
+def is_integer(value: t.Any) -> t.TypeGuard[int]:
+    """Whether a value is a whole number, which true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def shown(value: t.Any) -> str:

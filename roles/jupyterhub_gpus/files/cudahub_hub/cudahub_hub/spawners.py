@@ -205,11 +205,17 @@ class GPUSpawnerMixin(_Base):
         theirs = await super().get_options_form()
         try:
             offer, default = await self._gpu_offer(self.gpu_images())
-            ours = form.render(offer, default)
+            ours = form.render(offer, default, self._gpu_told())
         except ConfigurationError as error:
             self.log.error("%s", error)  # noqa: TRY400
             ours = f'<div class="alert alert-warning">{_OUT_OF_ORDER}</div>'
         return f"{theirs or ''}\n{ours}"
+
+    def _gpu_told(self) -> str | None:
+        """The refusal that the page shows above the form: the hub makes a new spawner when it is opened anew."""
+        future = self._spawn_future
+        refusal = future.exception() if future and future.done() and not future.cancelled() else None
+        return refusal.jupyterhub_message if isinstance(refusal, Refusal) else None
 
     async def run_options_from_form(self, form_data: dict[str, t.Any]) -> dict[str, t.Any]:
         """What the operator's fields mean, and ours."""
@@ -258,7 +264,7 @@ class GPUSpawnerMixin(_Base):
         limit, self.consecutive_failure_limit = self.consecutive_failure_limit, 0
         settings = handler.settings
 
-        def undo(_: object) -> None:
+        def undo(_unused: object) -> None:
             self.consecutive_failure_limit = limit
             settings["failure_count"] = max(0, settings.get("failure_count", 0) - 1)
 
@@ -339,7 +345,7 @@ class DockerGPUMixin(GPUSpawnerMixin):
     ).tag(config=True)
 
     @validate("remove")
-    def _gpu_remove(self, _: t.Any) -> bool:
+    def _gpu_remove(self, _unused: t.Any) -> bool:
         return True
 
     def gpu_images(self) -> list[str | None]:
