@@ -499,6 +499,7 @@ def test_changed_files_are_read_anew_and_broken_ones_stop_only_new_grants(site: 
     site.path.write_text("")
     with pytest.raises(ConfigurationError, match="the file is empty"):
         hub.acquire(Request(Server("ben"), 1))
+    assert hub.acquire(Request(Server("ben"), 0)).units == ()
     assert "the file is empty" in str(hub.state().problem)
     assert hub.free_for("ben").limit == 0
     assert hub.reconcile(seen(anna=("GPU-0",))).freed == ()

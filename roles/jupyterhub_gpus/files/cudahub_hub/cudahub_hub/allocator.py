@@ -425,7 +425,7 @@ class Allocator:
         if not is_integer(request.count) or request.count < 0:
             raise refusal.senseless(request.count)
         server = request.server
-        config = self._config()
+        config = self._config() if request.count else self._lenient()[0]
         conditions = self._usage()
         token = secrets.token_hex(16)
         with self._store.write() as tables:
