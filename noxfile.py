@@ -28,7 +28,7 @@ COLLECTION = COLLECTIONS / "ansible_collections/cudahub/gpu"
 BIN = Path(sys.executable).parent
 SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
 # They begin first, so that nothing waits for them at the end.
-LONGEST = ["nvidia_driver_distro", "slurm", "nvidia_driver_nvidia"]
+LONGEST = ["nvidia_driver_distro", "slurm", "nvidia_driver_nvidia", "tljh"]
 
 # The Pythons of an older ansible-core's controller, the preferred one first.
 OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"]}
