@@ -25,13 +25,28 @@ def copy_new(source: Path, home: Path) -> None:
     new = [str(path.relative_to(source)) for path in sorted(source.rglob("*")) if path.is_file()]
     new = [name for name in new if name not in known]
     for name in new:
-        target = home / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not os.path.lexists(target):
-            shutil.copyfile(source / name, target)
+        try:
+            bring(source / name, home / name)
+        except OSError as error:
+            # It is tried again when the next server starts; the other files come now.
+            print(f"{name} could not be brought: {error}", file=sys.stderr)
+            continue
         record.parent.mkdir(parents=True, exist_ok=True)
         with record.open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")
+
+
+def bring(source: Path, target: Path) -> None:
+    """Copy a file to where there is none; a copy that fails leaves nothing."""
+    if os.path.lexists(target):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.cudahub-part")
+    try:
+        shutil.copyfile(source, part)
+        os.rename(part, target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def link(shared: Path, home: Path) -> None:
