@@ -18,6 +18,7 @@ Select = Callable[[Sequence[Facts], str], Sequence[Facts]]
 FORMAT = 1
 COMMON_NODES = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
 POLICIES = ("exclusive", "share")
+POOL_OPTIONS = ("name", "policy", "servers_per_gpu", "select", "mig_profiles", "groups", "images")
 
 
 class HubGpusError(ValueError):
@@ -79,6 +80,7 @@ def pools(wanted: Sequence[Facts], facts: Facts, select: Select) -> list[dict[st
     On a host without any GPU, the first pool stands for all of them.
     """
     units = inventory(facts)["units"]
+    _check_types(wanted)
     _check_names(wanted)
     chosen = [_of_pool(pool, facts["gpus"], units, select) for pool in wanted]
     if units:
@@ -95,6 +97,40 @@ def pools(wanted: Sequence[Facts], facts: Facts, select: Select) -> list[dict[st
         for pool, mine in zip(wanted, chosen, strict=True)
     ]
     return described if units else described[:1]
+
+
+def _check_types(wanted: t.Any) -> None:
+    example = "such as {name: default, policy: exclusive}"
+    if isinstance(wanted, str) or not isinstance(wanted, Sequence):
+        raise HubGpusError(f"the pools are {wanted!r}: give a list of them, {example}")
+    for pool in wanted:
+        if not isinstance(pool, Mapping):
+            raise HubGpusError(f"a pool is {pool!r}: give a dictionary, {example}")
+        name = pool.get("name")
+        if not _is_text(name):
+            raise HubGpusError(f"a pool has the name {name!r}: give each one that users understand")
+        if unknown := sorted(map(str, set(pool) - set(POOL_OPTIONS))):
+            raise HubGpusError(f"pool {name!r} has {', '.join(unknown)}: a pool has only {', '.join(POOL_OPTIONS)}")
+        if pool.get("select") is not None and not isinstance(pool["select"], str):
+            raise HubGpusError(
+                f"pool {name!r} has select {pool['select']!r}: give a JMESPath expression, or leave it out"
+            )
+        for option in ("mig_profiles", "groups", "images"):
+            texts = pool.get(option)
+            if texts is None:
+                continue
+            if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts or not all(map(_is_text, texts)):
+                raise HubGpusError(
+                    f"pool {name!r} has {option} {texts!r}: give a list of names, or leave it out for all"
+                )
+
+
+def _is_text(value: t.Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_texts(value: t.Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and bool(value) and all(map(_is_text, value))
 
 
 def _check_names(wanted: Sequence[Facts]) -> None:
@@ -115,7 +151,9 @@ def _policy(pool: Facts) -> str:
 def _servers_per_gpu(pool: Facts) -> int:
     shared = _policy(pool) == "share"
     given = pool.get("servers_per_gpu")
-    number = (4 if shared else 1) if given is None else int(given)
+    number = (4 if shared else 1) if given is None else given
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise HubGpusError(f"pool {pool['name']!r} has servers_per_gpu {given!r}: give a whole number, or leave it out")
     if number < 1:
         raise HubGpusError(f"pool {pool['name']!r} has servers_per_gpu {number}: at least 1 is needed")
     if number > 1 and not shared:

@@ -511,6 +511,19 @@ def test_changed_files_are_read_anew_and_broken_ones_stop_only_new_grants(site: 
         hub.acquire(Request(Server("ben"), 1))
 
 
+@pytest.mark.parametrize("name", ["settings.json", "gpus.json"])
+def test_files_that_are_broken_from_the_start(site: Site, name: str) -> None:
+    """A hub that is restarted then still comes up, and gives GPUs as soon as they are mended."""
+    good = (site.root / name).read_text()
+    (site.root / name).write_text("")
+    hub = site.open()
+    for use in (hub.leases, hub.state, lambda: hub.acquire(Request(Server("ben"), 1)), lambda: hub.free_for("ben")):
+        with pytest.raises(ConfigurationError, match=rf"{name}: the file is empty"):
+            use()
+    (site.root / name).write_text(good)
+    assert units(take(hub, "ben")) == ["GPU-0"]
+
+
 def test_the_usage_file_is_read_by_default(site: Site) -> None:
     hub = Allocator(site.path, clock=lambda: site.now)
     data = {"format": 1, "time": site.now, "interval": 5, "units": {"GPU-0": {"state": "lost", "reason": "Gone."}}}
@@ -579,7 +592,7 @@ def test_a_broken_database_is_one_sentence_and_stays(site: Site, damage: t.Any, 
     damage(database)
     left = database.read_bytes()
     with pytest.raises(ConfigurationError) as caught:
-        site.open()
+        site.open().leases()
     assert str(caught.value).startswith(f"{database}: {problem}")
     with pytest.raises(ConfigurationError):
         running.acquire(Request(Server("ben"), 1))
@@ -592,6 +605,7 @@ def test_a_broken_database_is_one_sentence_and_stays(site: Site, damage: t.Any, 
 
 def test_a_database_that_stays_locked_is_one_sentence(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = site.open()
+    assert hub.leases() == ()
     monkeypatch.setattr(leases, "PATIENCE_S", 0.1)
     with closing(sqlite3.connect(site.root / "state" / "leases.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import sys
 import time
+import types
 import typing as t
 
 import docker
@@ -23,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 if t.TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 GPU_0 = Unit("GPU-0", "gpu", "GPU-0", "0", nodes=("/dev/nvidia0",))
@@ -183,27 +186,94 @@ def test_processes_that_outlive_their_server_hold_its_gpu() -> None:
     until_seen(None)
 
 
-def process(proc: Path, pid: int, **environment: str) -> Path:
+ACCOUNTS = {"anna": 1001, "ben": 1002}
+
+
+def process(proc: Path, pid: int, uid: int, **environment: str) -> Path:
     place = proc / str(pid)
     place.mkdir()
     (place / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in environment.items()))
+    # A program with the setuid bit has the environment of the user who runs it.
+    (place / "status").write_text(f"Name:\ta: b\nUid:\t{uid}\t0\t0\t0\nGid:\t7\t7\t7\t7\n")
     return place
 
 
-def test_a_process_without_a_known_lease(tmp_path: Path) -> None:
-    process(tmp_path, 1, CUDAHUB_LEASE="x", JUPYTERHUB_USER="a", JUPYTERHUB_SERVER_NAME="lab",
+@pytest.fixture
+def hub_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the hub another user, on a host with two accounts."""
+
+    def account(name: str) -> t.Any:
+        return types.SimpleNamespace(pw_uid=ACCOUNTS[name])  # KeyError, as of the real one, where there is none
+
+    monkeypatch.setattr(pwd, "getpwnam", account)
+    return lambda uid: monkeypatch.setattr(os, "geteuid", lambda: uid)
+
+
+def test_a_process_without_a_known_lease(tmp_path: Path, hub_is: Callable[[int], None]) -> None:
+    hub_is(1000)
+    process(tmp_path, 1, 1000, CUDAHUB_LEASE="x", JUPYTERHUB_USER="a", JUPYTERHUB_SERVER_NAME="lab",
             CUDA_VISIBLE_DEVICES="GPU-0,GPU-elsewhere")  # fmt: skip
-    process(tmp_path, 2, CUDAHUB_LEASE="", JUPYTERHUB_USER="b", CUDA_VISIBLE_DEVICES="GPU-0")
-    process(tmp_path, 3, CUDAHUB_LEASE="y", JUPYTERHUB_USER="of-another-hub", CUDA_VISIBLE_DEVICES="GPU-elsewhere")
+    process(tmp_path, 2, 1000, CUDAHUB_LEASE="", JUPYTERHUB_USER="b", CUDA_VISIBLE_DEVICES="GPU-0")
+    process(
+        tmp_path, 3, 1000, CUDAHUB_LEASE="y", JUPYTERHUB_USER="of-another-hub", CUDA_VISIBLE_DEVICES="GPU-elsewhere"
+    )
     seen = backends.ProcessBackend(tmp_path).observe((), INVENTORY)
     assert (seen.alive, seen.complete) == ({Server("a", "lab"): ("GPU-0",)}, True)
 
 
+@pytest.mark.parametrize(
+    ("hub", "uid", "user", "is_believed"),
+    [
+        (0, 1001, "anna", True),
+        (0, 1002, "anna", False),
+        (0, 0, "anna", False),  # what a user starts by sudo, which asks for a password
+        (0, 0, "without-account", True),  # a spawner that runs all servers as the hub's user
+        (0, 1001, "without-account", False),
+        (1000, 1000, "anna", True),
+        (1000, 1001, "anna", False),
+    ],
+)
+def test_nobody_gives_gpus_to_another_user(
+    tmp_path: Path, hub_is: Callable[[int], None], hub: int, uid: int, user: str, is_believed: bool
+) -> None:
+    hub_is(hub)
+    process(tmp_path, 1, uid, CUDAHUB_LEASE="x", JUPYTERHUB_USER=user, CUDA_VISIBLE_DEVICES="GPU-0")
+    seen = backends.ProcessBackend(tmp_path).observe((), INVENTORY)
+    assert (Server(user) in seen.alive) == is_believed
+
+
+@pytest.mark.parametrize(
+    ("hub", "uid", "is_believed"),
+    [(0, 1001, True), (0, 1002, False), (0, 0, True), (1000, 1000, True), (1000, 1002, False)],
+)
+def test_nobody_keeps_a_lease_of_another_user(
+    tmp_path: Path, hub_is: Callable[[int], None], hub: int, uid: int, is_believed: bool
+) -> None:
+    hub_is(hub)
+    process(tmp_path, 1, uid, CUDAHUB_LEASE="of-anna", JUPYTERHUB_USER="anna", CUDA_VISIBLE_DEVICES="GPU-0,MIG-1")
+    seen = backends.ProcessBackend(tmp_path).observe((lease("anna", "of-anna"),), INVENTORY)
+    assert seen.alive == ({Server("anna"): ("GPU-0",)} if is_believed else {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of others")
+def test_a_process_that_hides_is_not_taken_for_roots() -> None:
+    """The kernel gives the directory in /proc of a process that may not be dumped to root."""
+    hide = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); print(flush=True); time.sleep(60)"
+    environment = {"CUDAHUB_LEASE": "x", "JUPYTERHUB_USER": "without-account", "CUDA_VISIBLE_DEVICES": "GPU-0"}
+    command = ["/usr/bin/python3", "-c", hide]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, user=65534) as hidden:
+        assert hidden.stdout
+        hidden.stdout.readline()
+        seen = backends.ProcessBackend().observe((), INVENTORY)
+        hidden.kill()
+    assert Server("without-account") not in seen.alive
+
+
 def test_an_unreadable_process_may_be_a_server_that_was_leased_before_it_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_is: Callable[[int], None]
 ) -> None:
     (tmp_path / "stat").write_text("cpu 1 2\nbtime 1000\n")
-    hidden = process(tmp_path, 7)
+    hidden = process(tmp_path, 7, 1001)
     ticks = 50 * os.sysconf("SC_CLK_TCK")
     (hidden / "stat").write_text(f"7 (a ) b) S {' '.join(['0'] * 18)} {ticks} 0 0")
 
@@ -211,12 +281,13 @@ def test_an_unreadable_process_may_be_a_server_that_was_leased_before_it_began(
         raise PermissionError(13, "Permission denied", str(place))
 
     monkeypatch.setattr(backends, "_environment", refuse)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    leases = (lease("before", "1", 1040), lease("after", "2", 1060))
+    hub_is(0)
+    after = Lease(Server("anna", "lab"), "2", ("GPU-0",), ("GPU-0",), "default", "running", 1060, "hub")
+    leases = (lease("anna", "1", 1040), after, lease("ben", "3", 1040))
     seen = backends.ProcessBackend(tmp_path).observe(leases, INVENTORY)
     assert seen.complete
-    assert seen.unknown == {Server("before")}
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert seen.unknown == {Server("anna")}
+    hub_is(1000)
     assert backends.ProcessBackend(tmp_path).observe(leases, INVENTORY).unknown == frozenset()
 
 

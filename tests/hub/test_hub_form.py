@@ -100,6 +100,15 @@ def test_asked() -> None:
     assert form.asked({"gpus": 2, "pool": "a"}) == (2, "a")
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 400, "9" * 10, "two " * 100])
+def test_a_number_that_is_typed_too_long(number: str) -> None:
+    for options in (form.split({"cudahub-gpus": [number]})[1], {"gpus": int("9" * 400)}, {"gpus": -int("9" * 400)}):
+        with pytest.raises(Refused) as refused:
+            form.asked(options)
+        assert refused.value.message.endswith(" is not a number of GPUs. Ask for 0 or more.")
+        assert len(refused.value.message) < 120
+
+
 @pytest.mark.parametrize(
     "options", [{"gpus": "2"}, {"gpus": -1}, {"gpus": True}, {"gpus": 1.0}, {"gpus": []}, {"pool": 3}, {"pool": {}}]
 )

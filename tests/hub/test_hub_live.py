@@ -36,7 +36,7 @@ GPUS = tuple(sorted(f"GPU-{uuid.uuid4()}" for _unused in range(2)))  # no other 
 NONE_FREE = "No GPU is free now"
 
 CONFIG = """
-import asyncio, sys
+import asyncio, os, sys
 from jupyterhub.proxy import Proxy
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 from cudahub_hub.hub import configure
@@ -88,7 +88,8 @@ c.Spawner.environment = {{"CUDA_VISIBLE_DEVICES": "GPU-of-somebody-else", "CUDAH
 c.LocalProcessSpawner.interrupt_timeout = 2
 c.SimpleLocalProcessSpawner.home_dir_template = "{place}/{{username}}"
 configure(c, "{place}/settings.json", "process")
-c.JupyterHub.services[-1] = {{"name": "gpus", "api_token": "{token}1"}}  # a process that would outlive a killed hub
+if "WITH_SERVICE" not in os.environ:  # a process that would outlive a killed hub
+    c.JupyterHub.services[-1] = {{"name": "gpus", "api_token": "{token}1"}}
 """
 
 SERVER = """
@@ -150,11 +151,12 @@ class Hub:
         self.allocator = Allocator(place / "settings.json")
         self.users: set[str] = set()
 
-    def start(self) -> None:
+    def start(self, **environment: str) -> None:
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
         with (self.place / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "jupyterhub", "-f", str(self.place / "config.py")],
-                cwd=self.place, stdout=log, stderr=log, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+                cwd=self.place, stdout=log, stderr=log, env=environment,
             )  # fmt: skip
         until(self.answers, 30)
 
@@ -414,6 +416,30 @@ def test_hub_killed_while_servers_run(hub: Hub) -> None:
     assert set(hub.leases()) == {"b", "c"}
     hub.stop("b")
     assert set(hub.leases()) == {"c"}
+
+
+def test_hub_restarted_with_broken_settings(hub: Hub) -> None:
+    assert hub.spawn("a").status == 201
+    hub.kill()
+    settings = hub.place / "settings.json"
+    good = settings.read_text()
+    try:
+        settings.write_text("")
+        hub.start(WITH_SERVICE="yes")
+        assert hub.active("a")
+        assert hub.spawn("b", {"gpus": 0}).status == 201
+        refused = hub.spawn("c", {"gpus": 1})
+        assert refused.status == 503
+        assert f"{settings}: the file is empty" in refused.message
+        hub.stop("b")
+    finally:
+        settings.write_text(good)
+    hub.stop("a")
+    assert hub.spawn("c", {"gpus": 1}).status == 201
+    assert set(hub.leases()) == {"c"}
+    hub.process.terminate()
+    hub.process.wait()
+    hub.start()
 
 
 def test_a_server_gets_no_token_that_is_good_for_those_of_others(hub: Hub) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 import time
@@ -19,6 +20,7 @@ import pytest
 from cudahub_hub import service
 from cudahub_hub.allocator import Allocator, Request, Server
 from cudahub_hub.hub_client import HubClient, HubError, RunningServer
+from cudahub_hub.settings import ConfigurationError
 from jupyterhub.services.auth import HubOAuth
 from tornado import web
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
@@ -30,7 +32,16 @@ ACCESS = "access:services!service=gpus"
 SECRET = b"s" * 32
 USERS = {
     "anna-token": {"kind": "user", "name": "anna", "admin": False, "groups": ["staff"], "scopes": [ACCESS]},
-    "root-token": {"kind": "user", "name": "root", "admin": True, "groups": [], "scopes": [ACCESS]},
+    "root-token": {"kind": "user", "name": "root", "admin": True, "groups": [], "scopes": [ACCESS, "admin-ui"]},
+    "narrow-token": {"kind": "user", "name": "root", "admin": True, "groups": [], "scopes": [ACCESS]},
+    "stops-all-token": {"kind": "service", "name": "ops", "admin": False, "scopes": [ACCESS, "delete:servers"]},
+    "stops-some-token": {
+        "kind": "user",
+        "name": "tutor",
+        "admin": False,
+        "groups": [],
+        "scopes": [ACCESS, "admin-ui", "delete:servers!group=staff"],
+    },
     "other-token": {"kind": "user", "name": "other", "admin": True, "groups": [], "scopes": []},
 }
 
@@ -76,11 +87,11 @@ class Site:
         return await self.fetch(path, "GET", None, who, headers)
 
     async def post(self, path: str, body: Any, who: str | None = None, **headers: str) -> HTTPResponse:
-        text = body if isinstance(body, str) else json.dumps(body)
+        text = body if isinstance(body, (str, bytes)) else json.dumps(body)
         return await self.fetch(path, "POST", text, who, headers)
 
     async def fetch(
-        self, path: str, method: str, body: str | None, token: str | None, headers: dict[str, str]
+        self, path: str, method: str, body: str | bytes | None, token: str | None, headers: dict[str, str]
     ) -> HTTPResponse:
         if token:
             headers["Authorization"] = f"token {token}"
@@ -95,13 +106,13 @@ class Site:
             follow_redirects=False,
         )
 
-    async def log_in(self, token: str) -> None:
+    async def log_in(self, token: str, expected: int = 200) -> None:
         """Have the cookies of a browser that came back from the hub's OAuth and saw the page."""
         value = web.create_signed_value(SECRET, "service-gpus", token).decode()
         self.cookies = f"service-gpus={value}"
         page = await self.get("", **{"Sec-Fetch-Mode": "navigate"})
-        assert page.code == 200, page.body
-        xsrf = re.search(r"_xsrf=([^;]+)", page.headers["Set-Cookie"])
+        assert page.code == expected, page.body
+        xsrf = re.search(r"_xsrf=([^;]+)", page.headers.get("Set-Cookie", "_xsrf=none"))
         assert xsrf
         self.xsrf = xsrf[1]
         self.cookies += f"; _xsrf={self.xsrf}"
@@ -219,9 +230,10 @@ def test_the_api_tells_users_of_themselves_only(site: Site) -> None:
     site.run(visit)
 
 
-def test_an_admin_releases_by_the_api(site: Site) -> None:
+@pytest.mark.parametrize("token", ["root-token", "stops-all-token"])
+def test_an_admin_releases_by_the_api(site: Site, token: str) -> None:
     async def visit(site: Site) -> None:
-        answer = await site.post("api/release", TRAINING, who="root-token")
+        answer = await site.post("api/release", TRAINING, who=token)
         assert (answer.code, site.hub.stopped) == (202, [Server("anna", "train<ing>")])
         assert "is being stopped" in sentence(answer)
         assert site.allocator.leases()[0].state == "running"
@@ -257,6 +269,8 @@ def test_a_hub_that_does_not_stop_it_is_told(site: Site) -> None:
     ("token", "body", "code"),
     [
         ("anna-token", TRAINING, 403),
+        ("narrow-token", TRAINING, 403),
+        ("stops-some-token", TRAINING, 403),
         (None, TRAINING, 403),
         ("root-token", {"user": "nobody"}, 404),
         ("root-token", {}, 400),
@@ -264,6 +278,14 @@ def test_a_hub_that_does_not_stop_it_is_told(site: Site) -> None:
         ("root-token", {"user": "anna", "server": None}, 400),
         ("root-token", "[]", 400),
         ("root-token", "{", 400),
+        ("root-token", '"anna"', 400),
+        ("root-token", "7", 400),
+        ("root-token", "null", 400),
+        ("root-token", "", 400),
+        ("root-token", b"\xff", 400),
+        ("root-token", "[" * 100_000, 400),
+        ("root-token", '{"user": ' * 100_000, 400),
+        ("root-token", f'{{"user": {"9" * 5000}}}', 400),
     ],
 )
 def test_other_releases_are_refused(site: Site, token: str | None, body: Any, code: int) -> None:
@@ -272,6 +294,22 @@ def test_other_releases_are_refused(site: Site, token: str | None, body: Any, co
         assert answer.code == code, answer.body
         assert sentence(answer)
         assert site.hub.stopped == []
+
+    site.run(visit)
+
+
+@pytest.mark.parametrize("name", ["100%", "%s", "%(x)s", "%%"])
+def test_percent_signs_are_shown_as_they_are(site: Site, name: str) -> None:
+    async def visit(site: Site) -> None:
+        answer = await site.post("api/release", {"user": name}, who="root-token")
+        assert (answer.code, sentence(answer)) == (404, f"The server {name} holds no GPU.")
+        await site.log_in("root-token")
+        page = await site.get("release?" + urlencode({"user": name}), **{"Sec-Fetch-Mode": "navigate"})
+        assert (page.code, f"The server {name} holds no GPU." in page.body.decode()) == (404, True)
+        site.hub.error = True
+        site.allocator.acquire(Request(Server(name), 1))
+        answer = await site.post("api/release", {"user": name}, who="root-token")
+        assert (answer.code, sentence(answer)) == (502, f"The hub did not stop the server {name}: It answered 500.")
 
     site.run(visit)
 
@@ -318,6 +356,25 @@ def test_only_admins_see_buttons_and_nothing_is_markup_of_users(site: Site) -> N
         assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'"
 
     site.run(visit)
+
+
+def test_settings_that_are_broken_from_the_start(site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text("", encoding="utf-8")
+    site.allocator = Allocator(settings)
+    told = f"GPUs can't be given out now. Tell an administrator: {settings}: the file is empty."
+
+    async def visit(site: Site) -> None:
+        for path in ("api/gpus", "api/me"):
+            answer = await site.get(path, who="anna-token")
+            assert (answer.code, sentence(answer)[: len(told)]) == (503, told)
+        await site.log_in("anna-token", expected=503)
+        page = await site.get("", **{"Sec-Fetch-Mode": "navigate"})
+        assert (page.code, html.unescape(page.body.decode()).count(told)) == (503, 1)
+
+    site.run(visit)
+    assert "the file is empty" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_the_page_says_that_the_collector_is_away(site: Site) -> None:
@@ -438,12 +495,13 @@ def test_a_hub_that_is_away_is_a_sentence() -> None:
     with_client(use)
 
 
-def test_an_error_of_periodic_work_does_not_end_it() -> None:
+@pytest.mark.parametrize("error", [RuntimeError("once more"), ConfigurationError("The file is empty.")])
+def test_an_error_of_periodic_work_does_not_end_it(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     done = []
 
     async def work() -> None:
         done.append(1)
-        raise RuntimeError("once more")
+        raise error
 
     async def main() -> None:
         task = asyncio.create_task(service.periodically(work, "This", period=0.01))
@@ -452,3 +510,5 @@ def test_an_error_of_periodic_work_does_not_end_it() -> None:
 
     asyncio.run(main())
     assert len(done) > 1
+    assert str(error) in caplog.text
+    assert ("Traceback" in caplog.text) == isinstance(error, RuntimeError)

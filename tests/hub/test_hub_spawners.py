@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import socket
+import subprocess
 import threading
 import types
 import typing as t
+from html import unescape
+from urllib.parse import urlsplit
 
 import docker
 import pytest
@@ -21,6 +27,7 @@ from dockerspawner import DockerSpawner, SwarmSpawner
 from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner, Spawner
 from systemdspawner import SystemdSpawner, systemd
 from tornado import web
+from tornado.netutil import bind_sockets
 from traitlets.config import Config
 
 if t.TYPE_CHECKING:
@@ -70,6 +77,7 @@ class Host:
             user=types.SimpleNamespace(name=user, id=7, groups=[], admin=False),
             orm_spawner=types.SimpleNamespace(name=name, server=None),
             gpu_settings=str(self.settings),
+            hub=types.SimpleNamespace(base_url="/base/hub/"),
             **options,
         )
         made.user_options = {}
@@ -184,6 +192,18 @@ def test_refusals(host: Host) -> None:
     assert host.leases() == {Server("ben"): (("GPU-0",), "starting")}
 
 
+@pytest.mark.parametrize(("name", "path"), [("", "an%20na%26"), ("la/b", "an%20na%26/la%2Fb")])
+def test_a_refusal_leads_back_to_the_form(host: Host, name: str, path: str) -> None:
+    spawner = host.spawner(Plain, "an na&", name)
+    spawner.user_options = {"gpus": "<b>"}
+    with pytest.raises(web.HTTPError) as refused:
+        asyncio.run(spawner.run_pre_spawn_hook())
+    assert t.cast("t.Any", refused.value).jupyterhub_html_message == (
+        "&lt;b&gt; is not a number of GPUs. Ask for 0 or more. "
+        f'<a href="/base/hub/spawn/{path}">Back to the server options</a>'
+    )
+
+
 def test_many_refusals_ask_the_host_once(host: Host) -> None:
     holder = host.spawner(Plain, "anna")
     holder.user_options = {"gpus": 2}
@@ -204,16 +224,31 @@ def test_many_refusals_ask_the_host_once(host: Host) -> None:
 
 def test_settings_out_of_order(host: Host) -> None:
     spawner = host.spawner(Plain)
-    host.settings.write_text("{")
+    good = host.settings.read_text()
+    host.settings.write_text("")
+    told = f"GPUs can't be given out now. Tell an administrator: {host.settings}: the file is empty."
 
     async def life() -> None:
-        assert "out of order" in await spawner.get_options_form()
-        with pytest.raises(web.HTTPError) as refused:
-            await spawner.run_pre_spawn_hook()
-        assert refused.value.status_code == 503
-        assert str(host.settings) not in str(refused.value)
+        html = await spawner.get_options_form()
+        assert told in unescape(html)
+        assert await spawner.run_options_from_form({"cudahub-gpus": re.findall('value="(.)"', html)}) == {"gpus": 0}
+        for options in ({}, {"gpus": 1}):
+            spawner.user_options = options
+            with pytest.raises(web.HTTPError) as refused:
+                await spawner.run_pre_spawn_hook()
+            assert refused.value.status_code == 503
+            assert str(refused.value).startswith(told)
+        spawner.user_options = {"gpus": 0}
+        await spawner.run_pre_spawn_hook()
+        await spawner.start()
+        assert spawner.get_env()["CUDA_VISIBLE_DEVICES"] == ""
+        host.settings.write_text(good)
+        await spawner.run_post_stop_hook()
+        spawner.user_options = {"gpus": 1}
+        await spawner.run_pre_spawn_hook()
 
     asyncio.run(life())
+    assert host.leases() == {Server("anna"): (("GPU-0",), "starting")}
 
 
 def test_environment(host: Host) -> None:
@@ -440,16 +475,43 @@ def test_configure(host: Host, given: t.Any) -> None:
     c.JupyterHub.spawner_class = given
     c.JupyterHub.services = [{"name": "theirs"}]
     c.JupyterHub.load_roles.append({"name": "user", "scopes": ["self", "theirs"]})
-    hub.configure(c, host.settings, "systemd", port=10111)
+    hub.configure(c, host.settings, "systemd")
     assert issubclass(c.JupyterHub.spawner_class, (spawners.SystemdGPUMixin, SystemdSpawner))
     assert c.GPUSpawnerMixin.gpu_settings == str(host.settings)
     assert [service["name"] for service in c.JupyterHub.services] == ["theirs", "gpus"]
-    assert c.JupyterHub.services[1]["url"] == "http://127.0.0.1:10111"
     roles = {role["name"]: role["scopes"] for role in c.JupyterHub.load_roles}
     assert roles["user"] == ["self", "theirs", "access:services!service=gpus"]
     assert set(roles["gpus"]) == {"read:users:name", "read:servers", "delete:servers", "tokens"}
     with pytest.raises(ConfigurationError, match="has a service gpus already"):
         hub.configure(c, host.settings, "systemd")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104
+def test_nobody_else_listens_in_place_of_the_service(host: Host, address: str) -> None:
+    c = Config()
+    hub.configure(c, host.settings, "process")
+    port = urlsplit(c.JupyterHub.services[0]["url"]).port
+    listen = (
+        "import itertools, socket, sys\n"
+        "for reuse in itertools.product((0, 1), repeat=2):\n"
+        "    one = socket.socket()\n"
+        "    for option, value in zip((socket.SO_REUSEADDR, socket.SO_REUSEPORT), reuse):\n"
+        "        one.setsockopt(socket.SOL_SOCKET, option, value)\n"
+        "    try:\n"
+        "        one.bind((sys.argv[1], int(sys.argv[2])))\n"
+        "        one.listen()\n"
+        "        print(reuse)\n"
+        "    except OSError:\n"
+        "        pass\n"
+    )
+    command = ["/usr/bin/python3", "-c", listen, address, str(port)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True, user=65534).stdout == ""
+    (service,) = bind_sockets(port or 0, "127.0.0.1", reuse_port=True)
+    assert subprocess.run(command, check=True, capture_output=True, text=True, user=65534).stdout == ""
+    with socket.create_connection(("127.0.0.1", port or 0)):
+        service.accept()[0].close()
+    service.close()
 
 
 def test_configure_an_empty_configuration(host: Host) -> None:
@@ -471,7 +533,6 @@ def test_configure_refuses(host: Host, spawner: str, backend: t.Any, sentence: s
         hub.configure(Config(), host.settings, backend, spawner)
 
 
-def test_configure_reads_the_settings(host: Host) -> None:
+def test_configure_leaves_the_settings_to_those_who_need_them(host: Host) -> None:
     host.settings.write_text("{")
-    with pytest.raises(ConfigurationError, match="not JSON"):
-        hub.configure(Config(), host.settings, "process")
+    hub.configure(Config(), host.settings, "process")

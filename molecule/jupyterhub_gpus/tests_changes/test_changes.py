@@ -25,9 +25,11 @@ EXCLUSIVE = [{"name": "default", "policy": "exclusive"}]
 SENTENCES = {
     "idle": "jupyterhub_gpus_idle warns 10 minutes before a server is stopped that is idle for 5",
     "idle_text": "give whole numbers, minutes from 0 and a utilization from 0 to 100 percent.",
-    "nameless": "jupyterhub_gpus_pools has a pool without a name",
-    "nobody": "jupyterhub_gpus_pools has an empty list of groups, images or mig_profiles",
+    "nameless": "a pool has the name '': give each one that users understand",
+    "nobody": "pool 'a' has groups []: give a list of names, or leave it out for all",
     "url": "give the URL at which the hub answers on its host, such as http://127.0.0.1:8000",
+    "elsewhere": "jupyterhub.service on hub runs, and no hub answers at http://127.0.0.1:9/hub/api:",
+    "no_hub_there": "jupyterhub.service on hub runs, and no hub answers at http://127.0.0.1:8000/hub/hub/api:",
     "others_config": "/etc/jupyterhub/jupyterhub_config.py on hub is not this role's",
     "others_state": "/var/lib on hub is no directory of leases, or has more in it",
     "not_python": "jupyterhub_gpus_python is /bin/echo, which does not run as Python on hub",
@@ -84,6 +86,27 @@ def test_other_rules_need_no_restart(hub: Any, apply: Callable[..., str]) -> Non
     freed = {unit["uuid"] for unit in hub.inventory()} - {lease[1] for lease in hub.leases().values()}
     assert hub.start("user6") == {}
     assert hub.leases()["user6"] == ["running", *freed]
+
+
+def test_a_hub_that_does_not_come_up(hub: Any, host: Host, apply: Callable[..., str]) -> None:
+    """It goes back to what it ran with, or to nothing of this role."""
+    place = "/etc/jupyterhub/jupyterhub_config.d/gpus.py"
+    assert hub.start("user1") == {}
+    before, leases = host.file(place).content_string, hub.leases()
+    wrong = {"jupyterhub_gpus_backend": "process", "_jupyterhub_gpus_patience": 15}
+    text = apply(**wrong, fails=True)
+    assert f"The hub of hub does not come up with {place}, and was restarted as it was before." in text
+    assert "runs its servers by systemd, not by process" in text
+    assert host.file(place).content_string == before
+    hub.wait(lambda: hub.ready() == ["user1"], "the hub is back")
+    assert hub.leases() == leases
+    host.run_expect([0], f"rm {place}")
+    apply(**wrong, fails=True)
+    assert not host.file(place).exists
+    hub.wait(lambda: hub.ready() == ["user1"], "the hub is back without the role")
+    apply()
+    assert host.file(place).content_string == before
+    assert hub.leases() == leases
 
 
 def test_a_hub_that_is_killed(hub: Any, host: Host) -> None:

@@ -70,7 +70,7 @@ class RealHub:
 
     def __init__(self, place: Path, units: list[dict[str, Any]], settings: dict[str, Any]) -> None:
         self.place = place
-        self.port, self.hub_port, self.proxy_port, self.service_port = free_ports(4)
+        self.port, self.hub_port, self.proxy_port = free_ports(3)
         self.url = f"http://127.0.0.1:{self.port}"
         self.write("inventory.json", {"format": 1, "units": units})
         self.settings(settings)
@@ -92,7 +92,6 @@ class RealHub:
             port=self.port,
             hub_port=self.hub_port,
             proxy_port=self.proxy_port,
-            service_port=self.service_port,
             proxy=os.environ.get("CONFIGURABLE_HTTP_PROXY") or shutil.which("configurable-http-proxy"),
             token=TOKEN,
             **values,

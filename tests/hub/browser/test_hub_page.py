@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -45,7 +47,7 @@ c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
 c.Spawner.args = ["--allow-root"]
 c.Spawner.default_url = "/lab"
 c.Spawner.environment = dict(JUPYTER_PATH="{place}/jupyter", JUPYTER_CONFIG_DIR="{place}/config")
-configure(c, "{place}/settings.json", "process", port={service_port}, proxy_url="http://127.0.0.1:{port}")
+configure(c, "{place}/settings.json", "process", proxy_url="http://127.0.0.1:{port}")
 """
 
 
@@ -240,6 +242,28 @@ def test_users_release_nothing(visit: Callable[..., Page], hub: Hub) -> None:
     page.goto(f"{hub.page}release?user=anna&server=")
     expect(page.get_by_role("heading")).to_contain_text("403")
     picture(page, "refused")
+
+
+def test_a_narrow_token_of_an_admin_releases_nothing(hub: Hub) -> None:
+    if "root" not in [user["name"] for user in hub.api("users")]:
+        hub.api("users/root", "POST", {"admin": True})
+
+    def post(url: str, token: str, body: Any) -> Any:
+        headers = {"Authorization": f"token {token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=headers)  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def release(*scopes: str) -> Any:
+        made = post(f"{hub.url}/hub/api/users/root/tokens", CULLER_TOKEN, {"scopes": scopes})
+        return post(f"{hub.page}api/release", made["token"], {"user": "nobody"})
+
+    access = "access:services!service=gpus"
+    assert release(access) == 403
+    assert [release("inherit"), release(access, "admin:servers"), release(access, "admin-ui")] == [404, 404, 404]
 
 
 def test_lab_shows_notices_once_and_opens_the_page(visit: Callable[..., Page], hub: Hub) -> None:

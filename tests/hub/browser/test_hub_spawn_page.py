@@ -25,6 +25,7 @@ GPUS = sorted(f"GPU-{uuid.uuid4()}" for dummy in range(2))
 SETTINGS: dict[str, Any] = {"limits": {"users": {"nobody": 0, "two": 2}}}
 HELD = "No GPU is free now: held by 2 others, next idle stop in ~25 min. Come back later, or start without a GPU."
 NEVER = "Your account may not use GPUs here. Start without a GPU, or ask an administrator."
+BACK = "Back to the server options"
 REFUSAL_STATUS = 409 if jupyterhub.version_info[0] > 5 else 500
 
 CONFIG = """
@@ -219,14 +220,30 @@ def test_none_is_free_any_more(form: Callable[..., Page], hub: Hub) -> None:
     started(page, 1)
 
 
-def test_a_refusal_that_takes_a_while(form: Callable[..., Page], hub: Hub) -> None:
+@pytest.fixture
+def refused_late(form: Callable[..., Page], hub: Hub) -> Page:
+    """The page of progress, to which the hub sends those whose refusal takes a while."""
     hub.hold_both()
     page = form("slow")
     page.get_by_text("With a GPU").click()
     start(page)
     page.wait_for_url("**/hub/spawn-pending/slow**")
-    expect(page.locator("#progress-message")).to_have_text(f"Spawn failed: {HELD}")
+    expect(page.locator("#progress-message")).to_have_text(f"{HELD} {BACK}")
+    return page
+
+
+def test_back_from_a_refusal_that_takes_a_while(refused_late: Page) -> None:
+    page = refused_late
     looks_at_home(page, "spawn-pending-refused")
+    page.locator("#progress-message").get_by_role("link", name=BACK).click()
+    page.wait_for_url("**/hub/spawn/slow")
+    expect(without_gpu(page)).to_be_checked()
+    start(page)
+    started(page, 0)
+
+
+def test_a_reload_after_a_refusal_that_takes_a_while(refused_late: Page) -> None:
+    page = refused_late
     answer = page.reload()
     assert answer
     assert answer.status == REFUSAL_STATUS

@@ -137,7 +137,7 @@ def test_one_pool_has_all() -> None:
 
 def test_pools_by_expression_and_profile() -> None:
     found = given(
-        {"name": "whole", "select": "[?!mig.enabled]", "groups": ["staff"], "images": []},
+        {"name": "whole", "select": "[?!mig.enabled]", "groups": ["staff"], "images": None},
         {"name": "large", "mig_profiles": ["3g.20gb"], "policy": "exclusive"},
         {"name": "small", "mig_profiles": ["1g.5gb"], "policy": "share", "servers_per_gpu": 2},
         gpus=[SLICED, gpu(1)],
@@ -164,6 +164,24 @@ def test_a_host_without_gpus_has_a_pool() -> None:
     ("wanted", "sentence"),
     [
         ([], "there is no pool: name at least one"),
+        (7, "the pools are 7: give a list of them"),
+        (None, "the pools are None: give a list of them"),
+        ("a", "the pools are 'a': give a list of them"),
+        ({"name": "a"}, "the pools are {'name': 'a'}: give a list of them"),
+        ([1], "a pool is 1: give a dictionary"),
+        ([{}], "a pool has the name None"),
+        ([{"name": " "}], "a pool has the name ' '"),
+        ([{"name": 1}], "a pool has the name 1"),
+        ([{"name": "a", "gpus": [1]}], "pool 'a' has gpus: a pool has only name, policy,"),
+        ([{"name": "a", "policy": [1]}], "pool 'a' has policy [1]: choose exclusive or share"),
+        ([{"name": "a", "servers_per_gpu": "four"}], "pool 'a' has servers_per_gpu 'four': give a whole number"),
+        ([{"name": "a", "servers_per_gpu": [4]}], "pool 'a' has servers_per_gpu [4]: give a whole number"),
+        ([{"name": "a", "servers_per_gpu": True}], "pool 'a' has servers_per_gpu True: give a whole number"),
+        ([{"name": "a", "select": [1]}], "pool 'a' has select [1]: give a JMESPath expression"),
+        ([{"name": "a", "groups": []}], "pool 'a' has groups []: give a list of names, or leave it out for all"),
+        ([{"name": "a", "groups": "staff"}], "pool 'a' has groups 'staff': give a list of names"),
+        ([{"name": "a", "images": {"a": 1}}], "pool 'a' has images {'a': 1}: give a list of names"),
+        ([{"name": "a", "mig_profiles": [1]}], "pool 'a' has mig_profiles [1]: give a list of names"),
         ([{"name": "a"}, {"name": "a"}], "2 pools have the name 'a'"),
         ([{"name": "a", "policy": "first"}], "pool 'a' has policy 'first': choose exclusive or share"),
         ([{"name": "a", "policy": "share", "servers_per_gpu": 0}], "pool 'a' has servers_per_gpu 0: at least 1"),
@@ -176,7 +194,7 @@ def test_a_host_without_gpus_has_a_pool() -> None:
         ([{"name": "a", "mig_profiles": ["1g.5gb"]}], "none fits its mig_profiles ['1g.5gb']"),
     ],
 )
-def test_refusals(wanted: list[dict[str, t.Any]], sentence: str) -> None:
+def test_refusals(wanted: t.Any, sentence: str) -> None:
     with pytest.raises(HubGpusError) as error:
-        given(*wanted)
+        pools(wanted, facts(gpu(0), gpu(1)), gpu_select)
     assert sentence in str(error.value)

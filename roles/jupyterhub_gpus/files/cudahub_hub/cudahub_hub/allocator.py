@@ -12,6 +12,7 @@ import threading
 import time
 import typing as t
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from . import refusal
 from .inventory import Inventory, Unit, pool_units, read_inventory
@@ -384,16 +385,13 @@ class Allocator:
         hub: str | None = None,
         usage: t.Callable[[], t.Mapping[str, Condition]] | None = None,
     ) -> None:
-        """Reads the settings and the inventory, and opens the database.
+        """Reads nothing yet: as long as a file was never good, all else raises ConfigurationError.
 
         Args:
             settings_path: the settings file.
             clock: the time in epoch seconds.
             hub: the identity of the process that starts servers; this one if not given.
             usage: the condition of each unit; what the collector wrote if not given.
-
-        Raises:
-            ConfigurationError: A file is wrong.
         """
         self._path = settings_path
         self._clock = clock
@@ -401,9 +399,11 @@ class Allocator:
         self._usage = usage or self._collected
         self._lock = threading.Lock()
         self._files: tuple[object, ...] | None = None
-        self._last: _Config
-        config = self._config()
-        self._store = Store(config.settings.database)
+        self._last: _Config | None = None
+
+    @cached_property
+    def _store(self) -> Store:
+        return Store(self._lenient()[0].settings.database)
 
     @property
     def settings(self) -> Settings:
@@ -579,13 +579,13 @@ class Allocator:
     def _collected(self) -> dict[str, Condition]:
         from .usage import read_usage
 
-        units = read_usage(self._last.settings.usage, self._clock()).units
+        units = read_usage(self.settings.usage, self._clock()).units
         return {uuid: unit.state for uuid, unit in units.items()}
 
     def _config(self) -> _Config:
         """The settings and the inventory, read anew when a file has changed."""
         with self._lock:
-            if self._files is None or self._files != self._stamps(self._last.settings.inventory):
+            if self._last is None or self._files != self._stamps(self._last.settings.inventory):
                 settings_stamp = _stamp(self._path)
                 settings = read_settings(self._path)
                 inventory_stamp = _stamp(settings.inventory)
@@ -602,6 +602,8 @@ class Allocator:
         try:
             return self._config(), None
         except ConfigurationError as error:
+            if self._last is None:
+                raise
             return self._last, str(error)
 
 

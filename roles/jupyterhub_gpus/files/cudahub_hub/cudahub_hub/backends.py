@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import subprocess
 import typing as t
@@ -160,7 +161,11 @@ class DockerBackend:
 
 
 class ProcessBackend:
-    """Processes that have `CUDAHUB_LEASE` in their environment, so a server's kernels too."""
+    """Processes that have `CUDAHUB_LEASE` in their environment, so a server's kernels too.
+
+    Everybody can give a process of their own any environment, so it counts only where the process is its server's
+    user's, or the hub's.
+    """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         """Looks for processes in this directory."""
@@ -184,9 +189,17 @@ class ProcessBackend:
                     unknown |= self._perhaps(process, holders.values())
                     continue
                 token = environment.get(LEASE_VARIABLE)
+                if not token:
+                    continue
+                try:
+                    uid = _real_uid(process)
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                user = environment.get("JUPYTERHUB_USER", "")
                 if token in holders:
-                    _add(alive, holders[token].server, holders[token].units)
-                elif token and (user := environment.get("JUPYTERHUB_USER")):
+                    if uid in (os.geteuid(), _account(holders[token].server.user)):
+                        _add(alive, holders[token].server, holders[token].units)
+                elif user and uid == _uid_of_servers(user):
                     gpus = tuple(
                         uuid for uuid in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid in known
                     )
@@ -202,6 +215,7 @@ class ProcessBackend:
         if os.geteuid() != 0:
             return set()  # it belongs to another user, and a hub that is not root starts no servers of others
         try:
+            uid = _real_uid(process)
             ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
         except (FileNotFoundError, ProcessLookupError):
             return set()
@@ -209,9 +223,32 @@ class ProcessBackend:
             int(line.split()[1]) for line in (self._proc / "stat").read_text().splitlines() if line.startswith("btime ")
         )
         began = boot + ticks / os.sysconf("SC_CLK_TCK")
-        return {lease.server for lease in leases if began > lease.since - _CLOCK_SLACK_S}
+        return {
+            lease.server
+            for lease in leases
+            if began > lease.since - _CLOCK_SLACK_S and uid in (0, _account(lease.server.user))
+        }
 
 
 def _environment(process: Path) -> dict[str, str]:
     text = (process / "environ").read_bytes().decode(errors="replace")
     return {name: value for name, _unused, value in (entry.partition("=") for entry in text.split("\0"))}
+
+
+def _real_uid(process: Path) -> int:
+    """Who started a process; the owner of its directory may be root instead."""
+    return int(re.findall(r"^Uid:\s+(\d+)", (process / "status").read_text(errors="replace"), re.MULTILINE)[0])
+
+
+def _account(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        return None
+
+
+def _uid_of_servers(user: str) -> int:
+    """As whom a user's servers run: only a hub that is root can start them as somebody else."""
+    hub = os.geteuid()
+    account = None if hub else _account(user)
+    return hub if account is None else account

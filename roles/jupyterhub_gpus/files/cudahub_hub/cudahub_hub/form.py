@@ -11,7 +11,6 @@ from dataclasses import replace
 from html import escape
 
 from . import refusal
-from .refusal import Refused
 from .settings import is_integer
 
 if t.TYPE_CHECKING:
@@ -22,6 +21,7 @@ if t.TYPE_CHECKING:
 GPUS_FIELD = "cudahub-gpus"
 POOL_FIELD = "cudahub-pool"
 NOW = "cudahub-gpus-now"
+DIGITS = 9
 
 Default = t.Literal["gpu", "none"]
 
@@ -62,6 +62,14 @@ def render(offer: Offer, default: Default, told: str | None = None) -> str:
         "</fieldset>",
     ]
     return "\n".join(filter(None, parts))
+
+
+def without(sentence: str) -> str:
+    """The HTML where there is no choice now, and why."""
+    return (
+        f'<div class="alert alert-warning">{escape(sentence)}</div>\n'
+        f'<input type="hidden" name="{GPUS_FIELD}" value="0">'
+    )
 
 
 def _with_or_without(chosen: int) -> str:
@@ -116,7 +124,7 @@ def split(fields: Mapping[str, t.Any], gpus: str = GPUS_FIELD, pool: str = POOL_
     rest = {name: values for name, values in fields.items() if name not in (gpus, pool)}
     options: dict[str, t.Any] = {}
     if number := _first(fields.get(gpus)):
-        options["gpus"] = int(number) if number.isdecimal() else number
+        options["gpus"] = int(number) if number.isdecimal() and len(number) <= DIGITS else number
     if name := _first(fields.get(pool)):
         options["pool"] = name
     return rest, options
@@ -134,8 +142,8 @@ def asked(options: Mapping[str, t.Any]) -> tuple[int | None, str | None]:
         Refused: They make no sense.
     """
     count, pool = options.get("gpus"), options.get("pool")
-    if count is not None and (not is_integer(count) or count < 0):
+    if count is not None and (not is_integer(count) or not 0 <= count < 10**DIGITS):
         raise refusal.senseless(count)
     if pool is not None and not isinstance(pool, str):
-        raise Refused(f"{pool} is not the name of a pool of GPUs.", "senseless")
+        raise refusal.no_name(pool)
     return count, pool or None

@@ -6,16 +6,16 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import typing as t
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from jupyterhub.spawner import LocalProcessSpawner, Spawner
 from traitlets.config.loader import LazyConfigValue
 from traitlets.utils.importstring import import_item
 
-from .settings import ConfigurationError, read_settings
+from .settings import ConfigurationError
 from .spawners import GPUSpawnerMixin, gpu_spawner
 
 if t.TYPE_CHECKING:
@@ -24,9 +24,10 @@ if t.TYPE_CHECKING:
     from traitlets.config import Config
 
 SERVICE = "gpus"
-SERVICE_PORT = 10110
 SERVICE_SCOPES = ("read:users:name", "read:servers", "delete:servers", "tokens")
 USER_SCOPES = ("self", f"access:services!service={SERVICE}")
+
+_held: list[socket.socket] = []
 
 
 def configure(
@@ -34,7 +35,6 @@ def configure(
     settings_path: str | PathLike[str],
     backend: t.Literal["systemd", "docker", "process"],
     spawner_class: type[Spawner] | str | None = None,
-    port: int = SERVICE_PORT,
     proxy_url: str | None = None,
 ) -> type[GPUSpawnerMixin]:
     """Makes the hub's spawner give GPUs, and adds the service `gpus`; returns the spawner class.
@@ -47,13 +47,11 @@ def configure(
         settings_path: The settings file that Ansible writes.
         backend: What runs the servers.
         spawner_class: The spawner class; by default the one that the configuration has.
-        port: The port of the service on 127.0.0.1.
         proxy_url: Where the service reaches users' servers; by default the hub's public URL, or 127.0.0.1:8000.
 
     Raises:
-        ConfigurationError: The settings, the spawner class or the backend is wrong.
+        ConfigurationError: The spawner class or the backend is wrong.
     """
-    read_settings(Path(settings_path))
     configured = c.JupyterHub.spawner_class if "spawner_class" in c.JupyterHub else None
     with_gpus = gpu_spawner(_resolved(spawner_class or configured or LocalProcessSpawner))
     if with_gpus.gpu_backend != backend:
@@ -70,7 +68,7 @@ def configure(
         {
             "name": SERVICE,
             "display": True,
-            "url": f"http://127.0.0.1:{port}",
+            "url": f"http://127.0.0.1:{_port_of_its_own()}",
             "command": [
                 sys.executable,
                 "-m",
@@ -82,6 +80,8 @@ def configure(
             ],
             "environment": {"CUDAHUB_PROXY_URL": proxy_url} if proxy_url else {},
             "oauth_no_confirm": True,
+            # It lets admins release by their browser, and is good for nothing at the hub's API.
+            "oauth_client_allowed_scopes": ["admin-ui"],
         }
     )
     roles.append(
@@ -94,6 +94,19 @@ def configure(
     )
     _everybody(roles)
     return with_gpus
+
+
+def _port_of_its_own() -> int:
+    """A port of 127.0.0.1 at which other users can't listen in the service's place, as long as this process runs.
+
+    The kernel gives a port that is bound with SO_REUSEPORT again to processes of the same user only.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(("127.0.0.1", 0))
+    _held.append(held)
+    port: int = held.getsockname()[1]
+    return port
 
 
 def _resolved(spawner_class: type[Spawner] | str) -> type[Spawner]:

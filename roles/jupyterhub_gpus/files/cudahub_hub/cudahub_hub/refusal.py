@@ -32,6 +32,11 @@ class Refused(Exception):  # noqa: N818
         self.status = _STATUS[reason]
 
 
+def out_of_order(error: Exception) -> str:
+    """What users are told while a file is wrong that GPUs can't be given without."""
+    return f"GPUs can't be given out now. Tell an administrator: {error}."
+
+
 def gpus(number: int) -> str:
     """A number of GPUs."""
     return f"{number} GPU" if number == 1 else f"{number} GPUs"
@@ -47,9 +52,20 @@ def _server(name: str) -> str:
     return f"your server {name}" if name else "your default server"
 
 
+def _short(value: object) -> str:
+    """What a user gave, cut if it is long."""
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def senseless(count: object) -> Refused:
     """A number that is no number of GPUs."""
-    return Refused(f"{count} is not a number of GPUs. Ask for 0 or more.", "senseless")
+    return Refused(f"{_short(count)} is not a number of GPUs. Ask for 0 or more.", "senseless")
+
+
+def no_name(pool: object) -> Refused:
+    """A name that is none."""
+    return Refused(f"{_short(pool)} is not the name of a pool of GPUs.", "senseless")
 
 
 def stopping(number: int) -> Refused:
@@ -62,7 +78,7 @@ def stopping(number: int) -> Refused:
 
 def no_such_pool(pool: str, pools: t.Sequence[str]) -> Refused:
     """A pool that isn't there, or not for this user."""
-    return Refused(f"There is no pool {pool} of GPUs for you. Choose {' or '.join(pools)}.", "not_allowed")
+    return Refused(f"There is no pool {_short(pool)} of GPUs for you. Choose {' or '.join(pools)}.", "not_allowed")
 
 
 def not_for_you() -> Refused:

@@ -29,6 +29,7 @@ from .allocator import Allocator, Lease, Observation, Server, State, UnitState
 from .backends import backend_of
 from .culler import Culler
 from .hub_client import HubClient, HubError
+from .refusal import out_of_order
 from .settings import ConfigurationError
 from .usage import UnitUsage, Usage, read_usage
 
@@ -197,6 +198,12 @@ def _gpu(row: Row) -> dict[str, Any]:
     }
 
 
+def _sentence(exc_info: Any = (None, None, None), **_: Any) -> str | None:
+    """What an error says; tornado keeps it as a format of the log."""
+    error = exc_info[1]
+    return error.log_message % error.args if isinstance(error, web.HTTPError) and error.log_message else None
+
+
 class Handler(HubOAuthenticated, web.RequestHandler):  # type: ignore[misc]
     """What pages and API have in common."""
 
@@ -216,8 +223,9 @@ class Handler(HubOAuthenticated, web.RequestHandler):  # type: ignore[misc]
 
     @property
     def is_admin(self) -> bool:
-        """Whether the visitor may release."""
-        return bool(self.current_user.get("admin"))
+        """Whether the visitor may release: the token, not only its owner, must be good for more than a visit."""
+        visitor = self.current_user
+        return "delete:servers" in visitor["scopes"] or bool(visitor.get("admin") and "admin-ui" in visitor["scopes"])
 
     def admins_only(self) -> None:
         """Refuse everybody else."""
@@ -229,6 +237,22 @@ class Handler(HubOAuthenticated, web.RequestHandler):  # type: ignore[misc]
         if not isinstance(user, str) or not user or not isinstance(server, str):
             raise web.HTTPError(400, "Name the server to release by its user and, where it has one, its own name.")
         return Server(user, server)
+
+    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        """Say which file is wrong where one is."""
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        if isinstance(error, ConfigurationError):
+            refused = web.HTTPError(503, out_of_order(error))
+            kwargs["exc_info"] = (web.HTTPError, refused, None)
+            status_code = 503
+        super().send_error(status_code, **kwargs)
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Log what is wrong with a file without a traceback."""
+        if isinstance(value, ConfigurationError):
+            log.error("%s", value)
+        else:
+            super().log_exception(typ, value, tb)
 
     def get_template_namespace(self) -> dict[str, Any]:
         """What all templates know."""
@@ -255,9 +279,7 @@ class PageHandler(Handler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """A page in place of the traceback."""
-        error = (kwargs.get("exc_info") or (None, None))[1]
-        message = error.log_message if isinstance(error, web.HTTPError) else None
-        self.render("error.html", status=status_code, reason=self._reason, message=message)
+        self.render("error.html", status=status_code, reason=self._reason, message=_sentence(**kwargs))
 
 
 class GpusHandler(PageHandler):
@@ -339,9 +361,7 @@ class ApiHandler(Handler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """A sentence in JSON."""
-        error = (kwargs.get("exc_info") or (None, None))[1]
-        message = error.log_message if isinstance(error, web.HTTPError) else None
-        self.finish({"status": status_code, "message": message or self._reason})
+        self.finish({"status": status_code, "message": _sentence(**kwargs) or self._reason})
 
 
 class ApiGpusHandler(ApiHandler):
@@ -370,7 +390,7 @@ class ApiReleaseHandler(ApiHandler):
         try:
             wanted = json.loads(self.request.body)
             user, name = wanted["user"], wanted.get("server", "")
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             user = name = None
         server = self.named_server(user, name)
         self.set_status(202)
@@ -404,6 +424,8 @@ async def periodically(work: Callable[[], Awaitable[None]], what: str, period: f
     while True:
         try:
             await work()
+        except ConfigurationError as error:
+            log.error("%s failed and is tried again in %s seconds: %s.", what, round(period), error)  # noqa: TRY400
         except Exception:
             log.exception("%s failed and is tried again in %s seconds.", what, round(period))
         await asyncio.sleep(period)
@@ -441,7 +463,7 @@ async def serve(settings: Path, backend: str, environment: dict[str, str]) -> No
     reconciler = Reconciler(allocator, backend)
     culler = Culler(allocator, hub, desk.usage)
     server = HTTPServer(application(desk, environment["JUPYTERHUB_SERVICE_PREFIX"]), xheaders=True)
-    server.listen(address.port or 80, address.hostname or "127.0.0.1")
+    server.listen(address.port or 80, address.hostname or "127.0.0.1", reuse_port=True)
     log.info("The page of the GPUs is at %s", environment["JUPYTERHUB_SERVICE_PREFIX"])
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -14,16 +14,17 @@ import time
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from html import escape
 from pathlib import Path
 
 from jupyterhub import spawner as hub_spawner
 from jupyterhub.spawner import LocalProcessSpawner, Spawner
-from jupyterhub.utils import maybe_future
+from jupyterhub.utils import maybe_future, url_escape_path, url_path_join
 from tornado import web
 from traitlets import Bool, CaselessStrEnum, Unicode, validate
 from traitlets.config import LoggingConfigurable
 
-from . import form
+from . import form, refusal
 from .allocator import Allocator, Request, Server
 from .backends import GPUS_LABEL, LEASE_VARIABLE, SERVER_FIELD, SERVER_LABEL, backend_of, escaped, mark_of
 from .refusal import Refused
@@ -39,20 +40,19 @@ __all__ = ["DockerGPUMixin", "GPUSpawnerMixin", "ProcessGPUMixin", "SystemdGPUMi
 
 T = t.TypeVar("T")
 
-_OUT_OF_ORDER = "GPUs can't be given out now because the hub's GPU settings are out of order. Tell an administrator."
-
 _SpawnException: type[web.HTTPError] | None = getattr(hub_spawner, "SpawnException", None)  # JupyterHub 6 has it
 
 
 class Refusal(_SpawnException or web.HTTPError):  # type: ignore[misc]
-    """A refusal as JupyterHub shows it: the sentence alone, on its pages and in its API."""
+    """A refusal as JupyterHub shows it: the sentence, and on pages without the form a link back to it."""
 
-    def __init__(self, message: str, status: int, reason: str) -> None:
+    def __init__(self, message: str, status: int, reason: str, form_url: str) -> None:
         if _SpawnException:
             super().__init__(message, reason=reason, status_code=status)
         else:
             super().__init__(status, message)
         self.jupyterhub_message = message
+        self.jupyterhub_html_message = f'{escape(message)} <a href="{escape(form_url)}">Back to the server options</a>'
 
     def __str__(self) -> str:
         return self.jupyterhub_message
@@ -163,7 +163,8 @@ class GPUSpawnerMixin(_Base):
             self._gpu_refuse(refused.message, refused.status, refused.reason)
         except ConfigurationError as error:
             self.log.error("%s", error)  # noqa: TRY400
-            self._gpu_refuse(_OUT_OF_ORDER, 503, "settings")
+            if self.user_options.get("gpus") != 0:
+                self._gpu_refuse(refusal.out_of_order(error), 503, "settings")
 
     async def start(self) -> t.Any:
         """Starts the server and notes that it runs."""
@@ -208,7 +209,7 @@ class GPUSpawnerMixin(_Base):
             ours = form.render(offer, default, self._gpu_told())
         except ConfigurationError as error:
             self.log.error("%s", error)  # noqa: TRY400
-            ours = f'<div class="alert alert-warning">{_OUT_OF_ORDER}</div>'
+            ours = form.without(refusal.out_of_order(error))
         return f"{theirs or ''}\n{ours}"
 
     def _gpu_told(self) -> str | None:
@@ -251,7 +252,8 @@ class GPUSpawnerMixin(_Base):
     def _gpu_refuse(self, message: str, status: int, reason: str) -> t.NoReturn:
         if not _SpawnException:
             self._gpu_uncounted()
-        raise Refusal(message, status, reason)
+        user, name = url_escape_path(self.user.name), url_escape_path(self.name)
+        raise Refusal(message, status, reason, url_path_join(self.hub.base_url, "spawn", user, name))
 
     def _gpu_uncounted(self) -> None:
         """Keeps JupyterHub 5 from counting this spawn as one of the failures after which the hub gives up.
