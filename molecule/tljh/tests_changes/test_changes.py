@@ -59,7 +59,23 @@ REFUSALS = {
     "older": "a hub does not go back to an older one; set tljh_version to 2.0.0 or newer",
     "disk": "of free disk space for /dev/shm/tljh, and The Littlest JupyterHub needs 3.00 GB",
     "archive": "which is removed along with /opt/tljh: give a directory elsewhere",
-    "data": "tljh_shared_data is '/srv/my data': give an absolute path without blanks",
+    "data": "tljh_shared_data is '/srv/my data': give an absolute path of letters, digits and",
+    "homes": "tljh_shared_data is /home, which servers could not write to any more",
+    "number": "The password of ada in tljh_admin_passwords is no text without control characters: put it in quotes",
+    "bytes": "The password of ada in tljh_admin_passwords has fewer than 7 characters or more than 72 bytes",
+    "check": "tljh_admins has cudahub-check, the user of this role's own proof",
+    "nobody_again": "With tljh_authenticator pam, nobody but admins could log in",
+    "certificate": "There is no file /etc/ssl/none.crt on hub: tljh_https needs a valid certificate and its key",
+    "text": "/etc/passwd is no certificate in PEM format on hub",
+    "other": "The key /etc/ssl/other.key is not that of the certificate /etc/ssl/expired.crt on hub",
+    "expired": "The certificate /etc/ssl/expired.crt has expired on ",
+    "token": "tljh_source has a password or a token, which everybody on the host could see",
+    "source": "hub has no /srv/nowhere: copy the source of The Littlest JupyterHub there",
+    "notebooks": "There is no nowhere/ on the controller",
+    "checksum": "tljh_traefik_checksum is 'md5:0': give sha256: and 64 hexadecimal digits",
+    "timeout": "tljh_timeout is 0: give seconds, such as 3600",
+    "home": "the units of The Littlest JupyterHub can't read /home and /root",
+    "files": "/srv/standin on hub has files of something else: give tljh_prefix a path of its own",
 }
 
 
@@ -68,6 +84,9 @@ def refusals(host: Host) -> str:
     """What a run said to all of them, which has changed nothing."""
     state = f"md5sum {CONFIG}; systemctl show jupyterhub -p ActiveEnterTimestamp; ls -lR --full-time /opt/tljh/cudahub"
     before = host.check_output(state)
+    expired = "openssl x509 -req -in expired.csr -signkey expired.key -days -1 -out expired.crt"
+    request = "openssl req -new -newkey rsa:2048 -nodes -subj /CN=hub -keyout expired.key -out expired.csr"
+    host.run_expect([0], f"cd /etc/ssl && {request} && {expired} && openssl genrsa -out other.key 2048")
     inventory = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory"
     command = [
         Path(sys.executable).with_name("ansible-playbook"),
@@ -86,12 +105,36 @@ def test_refusals_come_before_any_change(refusals: str, name: str) -> None:
     _before, _mark, rest = refusals.partition(f"refused {name}: ")
     assert REFUSALS[name] in rest.partition(" refused ")[0], rest[:400]
     assert "ada:secret" not in refusals
+    assert "secret-token" not in refusals
 
 
 def test_a_host_without_gpu(apply: Apply, host: Host) -> None:
     done = apply(pretend={"count": 0, "gpus": []})
     assert done.returncode == 2, said(done)
     assert "hub has no NVIDIA GPU: set tljh_gpus to false" in said(done)
+    assert "changed=0" in said(done)
+
+
+def test_a_host_whose_driver_does_not_work(apply: Apply) -> None:
+    driver = {"state": "unusable", "reason": "NVML does not answer"}
+    done = apply(pretend={"count": 1, "gpus": [], "driver": driver, "pynvml": "/usr/lib/pynvml.py"})
+    assert done.returncode == 2, said(done)
+    assert "The NVIDIA driver of hub is in state 'unusable', so that no GPU could be given" in said(done)
+    assert "changed=0" in said(done)
+
+
+def test_a_run_that_goes_on_after_its_play_was_killed(apply: Apply, host: Host) -> None:
+    """What pip is here is a sleep with the same command line."""
+    wait = "import time; time.sleep(600)"
+    host.run_expect([0], f"mkdir -p /tmp/pip && echo '{wait}' >/tmp/pip/pip.py")
+    command = "--unit other-run -p WorkingDirectory=/tmp/pip /opt/tljh/hub/bin/python -m pip install x"
+    host.run_expect([0], f"systemd-run {command}")
+    try:
+        done = apply()
+    finally:
+        host.run_expect([0], "systemctl stop other-run")
+    assert done.returncode == 2, said(done)
+    assert "Another run installs into /opt/tljh on hub (process " in said(done)
     assert "changed=0" in said(done)
 
 

@@ -34,7 +34,8 @@ if cuda.is_dir():
 c.Spawner.environment.update({"CUDAHUB_PATH": ":".join(paths)})
 
 if settings["shared_data"]:
-    c.SystemdSpawner.readonly_paths = [settings["shared_data"]]
+    # A server starts without a disk that is away.
+    c.SystemdSpawner.readonly_paths = [f"-{settings['shared_data']}"]
 if settings["home"]:
     # With the rights of the user; a server starts without it, too.
     command = f"-/usr/bin/python3 -I {folder}/home.py {folder}/notebooks {settings['shared_data']}"

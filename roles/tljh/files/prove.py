@@ -171,7 +171,7 @@ class Hub:
         if answer.status_code == 409 and gpus:
             raise RefusedError(sentence(answer))
         if answer.status_code >= 400:
-            raise NotProvenError(f"a server does not start: {sentence(answer)}")
+            raise NotProvenError(f"a server does not start ({sentence(answer)}); journalctl -u jupyterhub says why")
         self.until(lambda: not self.pending(), 300, "a server did not start within five minutes")
         if not self.running():
             raise NotProvenError(f"a server did not start; journalctl -u jupyterhub -u {ACCOUNT} says why")
