@@ -206,3 +206,26 @@ def test_the_tools_of_these_tests() -> None:
     assert set().union(*map(names_read, expressions(task))) == {"a", "b", "c", "f", "g"}
     assert set(names_set(task)) == {"d", "e"}
     assert names_read("{% for x in y %}{{ x }}{{ z.w }}{% endfor %}") == {"y", "z"}
+
+
+def decided_by(template: str) -> Iterator[str]:
+    """Yield the variables that decide something in a template by themselves, and not by what a filter makes of them."""
+    tree = TEMPLATES.parse(template)
+    judged = [node.test for node in tree.find_all((jinja2.nodes.If, jinja2.nodes.CondExpr))]
+    for node in tree.find_all((jinja2.nodes.And, jinja2.nodes.Or)):
+        judged += [node.left, node.right]
+    judged += [node.node for node in tree.find_all(jinja2.nodes.Not)]
+    yield from (node.name for node in judged if isinstance(node, jinja2.nodes.Name))
+
+
+@each_role
+def test_a_bool_may_come_from_the_command_line(role: Path) -> None:
+    """``-e slurm_gpu_shrink=false`` is a text, which a condition takes for true."""
+    options = {name: option for spec in specs(role).values() for name, option in spec.get("options", {}).items()}
+    bools = {name for name, option in options.items() if option["type"] == "bool"}
+    found = set()
+    for path in files(*(f"roles/{role.name}/{folder}" for folder in ("tasks", "handlers", "vars"))):
+        bare = re.findall(r"(?m)^ *(?:when:|that:|-) (\w+)$", path.read_text(encoding="utf-8"))
+        for names in (bare, *map(decided_by, expressions(load(path)))):
+            found |= {f"{path.name}: {name}" for name in bools.intersection(names)}
+    assert found == set()
