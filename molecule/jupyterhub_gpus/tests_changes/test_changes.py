@@ -93,7 +93,8 @@ def test_a_hub_that_does_not_come_up(hub: Any, host: Host, apply: Callable[..., 
     place = "/etc/jupyterhub/jupyterhub_config.d/gpus.py"
     assert hub.start("user1") == {}
     before, leases = host.file(place).content_string, hub.leases()
-    wrong = {"jupyterhub_gpus_backend": "process", "_jupyterhub_gpus_patience": 15}
+    rules = {"jupyterhub_gpus_pools": EXCLUSIVE}
+    wrong = {**rules, "jupyterhub_gpus_backend": "process", "_jupyterhub_gpus_patience": 8}
     text = apply(**wrong, fails=True)
     assert f"The hub of hub does not come up with {place}, and was restarted as it was before." in text
     assert "runs its servers by systemd, not by process" in text
@@ -104,7 +105,7 @@ def test_a_hub_that_does_not_come_up(hub: Any, host: Host, apply: Callable[..., 
     apply(**wrong, fails=True)
     assert not host.file(place).exists
     hub.wait(lambda: hub.ready() == ["user1"], "the hub is back without the role")
-    apply()
+    apply(**rules)
     assert host.file(place).content_string == before
     assert hub.leases() == leases
 
