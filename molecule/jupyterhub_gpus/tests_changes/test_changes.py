@@ -94,7 +94,7 @@ def test_a_hub_that_does_not_come_up(hub: Any, host: Host, apply: Callable[..., 
     assert hub.start("user1") == {}
     before, leases = host.file(place).content_string, hub.leases()
     rules = {"jupyterhub_gpus_pools": EXCLUSIVE}
-    wrong = {**rules, "jupyterhub_gpus_backend": "process", "_jupyterhub_gpus_patience": 8}
+    wrong = {**rules, "jupyterhub_gpus_backend": "process", "_jupyterhub_gpus_patience": 15}
     text = apply(**wrong, fails=True)
     assert f"The hub of hub does not come up with {place}, and was restarted as it was before." in text
     assert "runs its servers by systemd, not by process" in text
