@@ -76,6 +76,7 @@ REFUSALS = {
     "timeout": "tljh_timeout is 0: give seconds, such as 3600",
     "home": "the units of The Littlest JupyterHub can't read /home and /root",
     "files": "/srv/standin on hub has files of something else: give tljh_prefix a path of its own",
+    "units": ".service on hub runs nothing of /srv/other/hub, and the hub's unit would take its place",
 }
 
 
@@ -115,7 +116,31 @@ def test_a_host_without_gpu(apply: Apply, host: Host) -> None:
     assert "changed=0" in said(done)
 
 
-def test_a_host_whose_driver_does_not_work(apply: Apply) -> None:
+def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host) -> None:
+    def pids() -> str:
+        return host.check_output("systemctl show jupyterhub traefik -p MainPID")
+
+    before = pids()
+    host.run_expect(
+        [0], "ln -sfn /opt/tljh/state /srv/link; mkdir -p /srv/small; mount -t tmpfs -o size=4k tmpfs /srv/small"
+    )
+    try:
+        for archive, words in (
+            ("/srv/link/homes", "which is in /opt/tljh on hub and would go with it"),
+            ("/home/jupyter-anna/mine", "which is in /home/jupyter-anna on hub and would go with it"),
+            ("/etc/passwd/homes", "and /etc/passwd on hub is no directory: give another path"),
+            ("/srv/small", "of free disk space: make room, or give another tljh_absent_archive"),
+        ):
+            done = apply(entry="absent", tljh_absent_archive=archive)
+            assert done.returncode == 2, said(done)
+            assert words in said(done)
+            assert "changed=0" in said(done)
+    finally:
+        host.run_expect([0], "umount /srv/small; rm /srv/link")
+    assert pids() == before
+
+
+def test_a_host_whose_driver_does_not_work(apply: Apply, host: Host) -> None:
     driver = {"state": "unusable", "reason": "NVML does not answer"}
     done = apply(pretend={"count": 1, "gpus": [], "driver": driver, "pynvml": "/usr/lib/pynvml.py"})
     assert done.returncode == 2, said(done)
