@@ -116,10 +116,12 @@ def test_a_host_without_gpu(apply: Apply, host: Host) -> None:
     assert "changed=0" in said(done)
 
 
-def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host) -> None:
+def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host, user: Callable[[str], Any]) -> None:
     def pids() -> str:
-        return host.check_output("systemctl show jupyterhub traefik -p MainPID")
+        return host.check_output("systemctl show jupyterhub traefik jupyter-anna -p MainPID")
 
+    user("anna")
+    host.run_expect([0], "head -c 100000 /dev/zero >/home/jupyter-anna/data")
     before = pids()
     host.run_expect(
         [0], "ln -sfn /opt/tljh/state /srv/link; mkdir -p /srv/small; mount -t tmpfs -o size=4k tmpfs /srv/small"
@@ -136,7 +138,7 @@ def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host) -
             assert words in said(done)
             assert "changed=0" in said(done)
     finally:
-        host.run_expect([0], "umount /srv/small; rm /srv/link")
+        host.run_expect([0], "umount /srv/small; rm /srv/link /home/jupyter-anna/data")
     assert pids() == before
 
 
