@@ -121,7 +121,7 @@ def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host, u
         return host.check_output("systemctl show jupyterhub traefik jupyter-anna -p MainPID")
 
     user("anna")
-    host.run_expect([0], "head -c 100000 /dev/zero >/home/jupyter-anna/data")
+    host.run_expect([0], "head -c 100000 /dev/zero >/home/jupyter-anna/large")
     before = pids()
     host.run_expect(
         [0], "ln -sfn /opt/tljh/state /srv/link; mkdir -p /srv/small; mount -t tmpfs -o size=4k tmpfs /srv/small"
@@ -138,7 +138,7 @@ def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host, u
             assert words in said(done)
             assert "changed=0" in said(done)
     finally:
-        host.run_expect([0], "umount /srv/small; rm /srv/link /home/jupyter-anna/data")
+        host.run_expect([0], "umount /srv/small; rm /srv/link /home/jupyter-anna/large")
     assert pids() == before
 
 
