@@ -117,9 +117,7 @@ def _check_types(wanted: t.Any) -> None:
             )
         for option in ("mig_profiles", "groups", "images"):
             texts = pool.get(option)
-            if texts is None:
-                continue
-            if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts or not all(map(_is_text, texts)):
+            if texts is not None and not _is_texts(texts):
                 raise HubGpusError(
                     f"pool {name!r} has {option} {texts!r}: give a list of names, or leave it out for all"
                 )

@@ -229,3 +229,15 @@ def test_a_bool_may_come_from_the_command_line(role: Path) -> None:
         for names in (bare, *map(decided_by, expressions(load(path)))):
             found |= {f"{path.name}: {name}" for name in bools.intersection(names)}
     assert found == set()
+
+
+@each_role
+def test_a_newline_is_one(role: Path) -> None:
+    """In YAML without double quotes, Ansible takes the backslash of an escape in Jinja for a backslash."""
+    found = [
+        f"{path.name}: {template}"
+        for path in files(*(f"roles/{role.name}/{folder}" for folder in ("tasks", "handlers", "vars")))
+        for template in expressions(load(path))
+        if re.search(r"\b(?:split|join|trim)\('[^']*\\n[^']*'\)|~ '\\n'", template)
+    ]
+    assert found == []
