@@ -124,13 +124,16 @@ def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host, u
     host.run_expect([0], "head -c 100000 /dev/zero >/home/jupyter-anna/large")
     before = pids()
     host.run_expect(
-        [0], "ln -sfn /opt/tljh/state /srv/link; mkdir -p /srv/small; mount -t tmpfs -o size=4k tmpfs /srv/small"
+        [0],
+        "ln -sfn /opt/tljh/state /srv/link; mkdir -p /srv/small /srv/locked;"
+        "mount -t tmpfs -o size=4k tmpfs /srv/small; mount -t tmpfs -o ro tmpfs /srv/locked",
     )
     try:
         for archive, words in (
             ("/srv/link/homes", "which is in /opt/tljh on hub and would go with it"),
             ("/home/jupyter-anna/mine", "which is in /home/jupyter-anna on hub and would go with it"),
             ("/etc/passwd/homes", "and /etc/passwd on hub is no directory: give another path"),
+            ("/srv/locked/homes", "and nothing can be written to /srv/locked on hub: give another path"),
             ("/srv/small", "of free disk space: make room, or give another tljh_absent_archive"),
         ):
             done = apply(entry="absent", tljh_absent_archive=archive)
@@ -138,7 +141,7 @@ def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host, u
             assert words in said(done)
             assert "changed=0" in said(done)
     finally:
-        host.run_expect([0], "umount /srv/small; rm /srv/link /home/jupyter-anna/large")
+        host.run_expect([0], "umount /srv/small /srv/locked; rm /srv/link /home/jupyter-anna/large")
     assert pids() == before
 
 
