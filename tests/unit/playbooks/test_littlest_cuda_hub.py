@@ -84,3 +84,10 @@ def test_gpus_are_not_given_to_a_hub_and_to_jobs(site: Site) -> None:
     ran = site.run(groups, playbook="cudahub.gpu.site", tljh_gpus=False)
     assert ran.code == 0, ran.output
     assert "hub" in ran.of("a")
+
+
+def test_a_host_in_no_group_does_not_take_part(site: Site) -> None:
+    ran = site.run({"tljh": hosts("a"), "others": hosts("away")}, playbook="cudahub.gpu.site")
+    assert ran.code == 0, ran.output
+    assert ran.of("a") == ["facts", "driver", "proof", "hub"]
+    assert "away " not in ran.output.partition("PLAY RECAP")[2]
