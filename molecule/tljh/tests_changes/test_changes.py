@@ -261,6 +261,17 @@ def test_native_sign_up_and_https(apply: Apply, host: Host) -> None:
     assert "Sign In" in host.check_output(f"python3 -c '{fetch.format('http://127.0.0.1/hub/login')}'")
 
 
+def test_users_of_the_host_log_in_and_the_proof_leaves_no_account(apply: Apply, host: Host) -> None:
+    done = apply(
+        tljh_authenticator="pam",
+        tljh_admin_passwords={},
+        tljh_authenticator_options={"allow_all": True},
+    )
+    assert done.returncode == 0, said(done)
+    assert "proven: [3, 12] login False gpus 1" in said(done)
+    assert "cudahub-check" not in host.file("/etc/passwd").content_string
+
+
 def test_an_interrupted_upgrade_goes_on(apply: Apply, host: Host, hub: Ask) -> None:
     """The first attempt finds no package index."""
     newer = "/srv/standin/newer"

@@ -26,6 +26,8 @@ from tornado import httpclient, websocket
 
 USER = "cudahub-check"
 ACCOUNT = f"jupyter-{USER}"
+# Marks the account that an authenticator wants its users to have, so that nobody else's is removed.
+MARK = "proof of the hub"
 EXPECTED = [3, 12]
 CELL = """
 import ctypes, json, os, sys
@@ -119,11 +121,11 @@ class Hub:
         if self.ask(self.service, "GET", f"/hub/api/users/{USER}").status_code == 200:
             self.stop()
             self.need(self.service, "DELETE", f"/hub/api/users/{USER}")
-        try:
-            pwd.getpwnam(ACCOUNT)
-        except KeyError:
-            return
-        subprocess.run(["userdel", "--force", "--remove", ACCOUNT], check=True, capture_output=True)
+        if account_of(ACCOUNT):
+            manage_account("userdel", "--force", "--remove", ACCOUNT)
+        mine = account_of(USER)
+        if mine and mine.pw_gecos == MARK:
+            manage_account("userdel", USER)
 
     def stop(self) -> None:
         """Stop the server, and wait until it is gone."""
@@ -219,6 +221,21 @@ class Hub:
         return printed
 
 
+def account_of(name: str) -> pwd.struct_passwd | None:
+    """A user's account on this host, if there is one."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def manage_account(*command: str) -> None:
+    """Add or remove an account."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise NotProvenError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+
+
 def sentence(answer: requests.Response) -> str:
     """What an answer says about itself."""
     try:
@@ -245,6 +262,8 @@ def judge(printed: str, gpus: bool) -> dict[str, t.Any]:
 def prove(hub: Hub, options: dict[str, t.Any]) -> dict[str, t.Any]:
     """All steps."""
     said: dict[str, t.Any] = {"refused": None}
+    if options["account"] and not account_of(USER):
+        manage_account("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", "--comment", MARK, USER)
     hub.need(hub.service, "POST", f"/hub/api/users/{USER}")
     if options["login"]:
         hub.log_in()
