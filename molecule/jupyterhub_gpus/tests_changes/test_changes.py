@@ -72,6 +72,14 @@ def test_refusals_come_before_any_change(apply: Callable[..., str]) -> None:
     assert "changed=1 " in text
 
 
+def test_a_run_that_was_killed_before_the_restart(hub: Any, host: Host, apply: Callable[..., str]) -> None:
+    """The next one restarts the hub with what was written."""
+    before = hub.pid()
+    host.run_expect([0], "systemctl daemon-reload; touch /etc/jupyterhub/jupyterhub_config.d/gpus.py")
+    assert "changed=1 " in apply()
+    assert hub.pid() != before
+
+
 def test_other_rules_need_no_restart(hub: Any, apply: Callable[..., str]) -> None:
     """And `exclusive` refuses the fifth."""
     assert hub.start(*FOUR) == {}
