@@ -100,7 +100,8 @@ def run(session: nox.Session, *command: str | Path, folder: Path = COLLECTION, *
         "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
         "ANSIBLE_HOME": str(CACHE / "ansible"),
         "PYTHONPATH": str(COLLECTIONS),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # None in the copy.
+        "PYTHONPYCACHEPREFIX": str(CACHE / "bytecode"),
     }
     session.run(*map(str, command), env={**found, **variables}, external=True)
 

@@ -208,6 +208,9 @@ class Session:
             "CONDA_NOTIFY_OUTDATED_CONDA": "false",
             "CONDA_REPORT_ERRORS": "false",
             "PYTHONNOUSERSITE": "1",
+            # Bytecode belongs to the packages.
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": "",
         }
 
 

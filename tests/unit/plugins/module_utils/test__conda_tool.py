@@ -28,7 +28,13 @@ MAMBA1 = Tool("/opt/c/bin/mamba", "mamba", "1.5.8")
 MAMBA2 = Tool("/opt/c/bin/mamba", "mamba", "2.8.1")
 MICROMAMBA = Tool("/opt/c/bin/micromamba", "micromamba", "2.0.5")
 DONE = '{"success": true, "actions": {}}'
-ALWAYS = {"CONDA_NOTIFY_OUTDATED_CONDA": "false", "CONDA_REPORT_ERRORS": "false", "PYTHONNOUSERSITE": "1"}
+ALWAYS = {
+    "CONDA_NOTIFY_OUTDATED_CONDA": "false",
+    "CONDA_REPORT_ERRORS": "false",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONDONTWRITEBYTECODE": "",
+    "PYTHONPYCACHEPREFIX": "",
+}
 
 
 class FakeRun:
