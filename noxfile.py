@@ -36,6 +36,8 @@ OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"
 WITHOUT_CORE = ["bench", "demo", "plugins/module_utils", "plugins/plugin_utils", "simulator", "tools"]
 # Tests of what other programs make of ours, which an older ansible-core does not change.
 ONCE = ["conda"]
+# Whole runs of roles and playbooks, which the oldest and the newest core have.
+ENDS = {"2.20": ["playbooks", "roles"]}
 # The Pythons of each JupyterHub that package cudahub_hub works with, the preferred one first.
 HUBS = {"5": ["3.11", "3.12"], "6": ["3.12", "3.13"]}
 # The hub whose tests use a browser, too.
@@ -226,7 +228,7 @@ def older_unit(core: str) -> Callable[[nox.Session], None]:
         requirements = ROOT / f"tests/requirements/core-{core}.txt"
         session.run(str(ROOT / "tests/tools/venv"), str(folder), str(requirements), *OLDER_CORES[core], external=True)
         same_python = (folder / f"bin/python{sys.version_info.major}.{sys.version_info.minor}").exists()
-        skipped = [*ONCE, *(WITHOUT_CORE if same_python else [])]
+        skipped = [*ONCE, *ENDS.get(core, []), *(WITHOUT_CORE if same_python else [])]
         unit_tests(session, folder / "bin", *(f"--ignore=tests/unit/{name}" for name in skipped))
 
     return session_of_core

@@ -13,13 +13,12 @@ from testinfra.host import Host
 
 testinfra_hosts = ["ansible://gpu_nodes"]
 
-BRANCH = {"bookworm": "535", "trixie": "550"}
 MODULES = tuple(f"nvidia-current{suffix}" for suffix in ("", "-uvm", "-modeset", "-drm", "-peermem"))
 
 
 def test_proprietary_driver_of_the_release_is_installed(host: Host, driver: Callable[[Host], Any]) -> None:
     found = driver(host)
-    assert found.version.split(".")[0] == BRANCH[host.backend.get_hostname()]
+    assert found.version.split(".")[0] == "550"
     assert found.kernel_modules == {"nvidia-kernel-dkms"}
     assert {"nvidia-smi", "libnvidia-ml1", "nvidia-persistenced"} <= set(found.packages)
     assert "nvidia-driver" not in found.packages
