@@ -58,7 +58,8 @@ def real_conda() -> Path:
 
 def run_conda(folder: Path, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run conda with a home, a cache of packages and settings of its own; stdout has the errors, too."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CONDA_", "MAMBA_"))}
+    others = ("CONDA_", "MAMBA_", "PYTHONPYCACHEPREFIX")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     return subprocess.run(
         [real_conda(), *arguments],
         cwd=folder,
