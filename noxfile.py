@@ -89,7 +89,7 @@ def tree(session: nox.Session) -> None:
     session.run("git", "add", "--all", external=True)
 
 
-@nox.session(allow_parallel=False)
+@nox.session(requires=["tree"])
 def images(session: nox.Session) -> None:
     """Build the images of Molecule's hosts, if they are missing."""
     session.run(str(ROOT / "tests/images/build"), "debian12", "debian13", external=True)

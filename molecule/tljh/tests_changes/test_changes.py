@@ -273,11 +273,16 @@ def test_users_of_the_host_log_in_and_the_proof_leaves_no_account(apply: Apply, 
 
 
 def test_an_interrupted_upgrade_goes_on(apply: Apply, host: Host, hub: Ask) -> None:
-    """The first attempt finds no package index."""
+    """The first attempt finds another run that installs, and the second no package index."""
     newer = "/srv/standin/newer"
     files = f"$(grep -lF 2.0.0 {newer}/pyproject.toml {newer}/setup.py)"
     host.run_expect([0], f"rm -rf {newer}; cp -r /srv/standin/source {newer}; sed -i 's/2[.]0[.]0/2.0.9/' {files}")
     options = {"tljh_version": "2.0.9", "tljh_source": newer, "tljh_settings": {"https": {"enabled": False}}}
+    host.run_expect([0], "systemd-run --unit=other-run flock /opt/tljh/cudahub/lock sleep 600")
+    done = apply(**options, tljh_upgrade=True)
+    host.run_expect([0], "systemctl stop other-run")
+    assert done.returncode == 2, said(done)
+    assert "another run installs into it: wait until that has ended, and run this again" in said(done)
     done = apply(**options, tljh_upgrade=True, tljh_pip_index_url="http://127.0.0.1:9/simple")
     assert done.returncode == 2, said(done)
     assert "pip could not install The Littlest JupyterHub on hub" in said(done)

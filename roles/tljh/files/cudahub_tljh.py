@@ -33,6 +33,10 @@ if cuda.is_dir():
     c.Spawner.environment.update({"CUDA_HOME": str(cuda), "LD_LIBRARY_PATH": f"{cuda}/lib64"})
 c.Spawner.environment.update({"CUDAHUB_PATH": ":".join(paths)})
 
+# Where many come at once, or others compute, a server takes its time.
+c.Spawner.setdefault("start_timeout", 180)
+c.Spawner.setdefault("http_timeout", 120)
+
 if settings["shared_data"]:
     # A server starts without a disk that is away.
     c.SystemdSpawner.readonly_paths = [f"-{settings['shared_data']}"]
