@@ -18,14 +18,16 @@ import typing as t
 import docker
 import pytest
 from cudahub_hub import backends
-from cudahub_hub.allocator import Lease, Server
+from cudahub_hub.allocator import Lease, Observation, Server
 from cudahub_hub.inventory import Inventory, Unit
 from cudahub_hub.settings import ConfigurationError
+from docker_engine import Engine
+from dockerspawner import DockerSpawner
 from hypothesis import given
 from hypothesis import strategies as st
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 GPU_0 = Unit("GPU-0", "gpu", "GPU-0", "0", nodes=("/dev/nvidia0",))
@@ -128,37 +130,102 @@ def test_no_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not backends.SystemdBackend().observe((), INVENTORY).complete
 
 
-def test_docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    def container(state: str, server: str, gpus: str) -> dict[str, t.Any]:
-        return {"State": state, "Labels": {"cudahub.server": server, "cudahub.gpus": gpus}}
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Callable[[str], Engine]]:
+    """Makes Docker engines."""
+    made: list[Engine] = []
 
-    class Client:
-        def __init__(self, **options: t.Any) -> None:
-            assert options["timeout"]
+    def make(identity: str) -> Engine:
+        made.append(Engine(tmp_path, identity))
+        return made[-1]
 
-        def containers(self, all: bool, filters: dict[str, t.Any]) -> list[dict[str, t.Any]]:  # noqa: A002
-            assert all
-            assert filters == {"label": ["cudahub.server"]}
-            return [
-                container("running", "a/", "GPU-0"),
-                container("paused", "a/lab", "MIG-1,MIG-2"),
-                container("exited", "b/", "GPU-0"),
-                container("created", "c/", "GPU-0"),
-                container("running", "d/", ""),
-            ]
+    yield make
+    for one in made:
+        one.close()
 
-        def close(self) -> None:
-            pass
 
-    monkeypatch.setattr(docker, "APIClient", Client)
-    seen = backends.DockerBackend().observe((), INVENTORY)
+def docker_backend(place: Path, **client_kwargs: t.Any) -> backends.DockerBackend:
+    return backends.DockerBackend(place, backends.docker_client_of({}, client_kwargs))
+
+
+def test_docker(tmp_path: Path, engine: Callable[[str], Engine]) -> None:
+    docker = engine("A")
+    docker.run("a/", "GPU-0")
+    docker.run("a/lab", "MIG-1,MIG-2", "paused")
+    docker.run("b/", "GPU-0", "exited")
+    docker.run("c/", "GPU-0", "created")
+    docker.run("d/", "")
+    docker.run("e/", "GPU-0", "restarting")
+    backend = docker_backend(tmp_path, base_url=docker.url)
+    backend.starts_by("A")
+    seen = backend.observe((), INVENTORY)
     assert seen.complete
-    assert seen.alive == {Server("a"): ("GPU-0",), Server("a", "lab"): ("MIG-1", "MIG-2"), Server("d"): ()}
+    assert seen.alive == {
+        Server("a"): ("GPU-0",),
+        Server("a", "lab"): ("MIG-1", "MIG-2"),
+        Server("d"): (),
+        Server("e"): ("GPU-0",),
+    }
+    (asked,) = (path for path in docker.asked if "/containers/json" in path)
+    assert "all=1" in asked
+    assert "cudahub.server" in asked
 
 
-def test_docker_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    assert not backends.DockerBackend().observe((), INVENTORY).complete
+def test_docker_does_not_answer(tmp_path: Path) -> None:
+    assert not docker_backend(tmp_path, base_url=f"unix://{tmp_path}/none.sock").observe((), INVENTORY).complete
+
+
+@pytest.mark.parametrize("variables", [{}, {"DOCKER_HOST": "unix:///elsewhere"}, {"DOCKER_CERT_PATH": "."}])
+@pytest.mark.parametrize("tls_config", [{}, {"client_cert": ("cert.pem", "key.pem"), "verify": False}])
+@pytest.mark.parametrize("client_kwargs", [{}, {"base_url": "unix:///here", "version": "1.44", "timeout": 1}])
+def test_docker_is_asked_as_the_spawner_asks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: t.Any, tls_config: t.Any, client_kwargs: t.Any
+) -> None:
+    def made(**options: t.Any) -> t.Any:
+        tls = options.pop("tls", None)
+        asked.append({**options, "timeout": 30, "tls": tls and (tls.cert, tls.ca_cert, tls.verify)})
+        raise OSError("asked")
+
+    asked: list[t.Any] = []
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(docker, "APIClient", made)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    values = {"_client": None, "tls_config": tls_config, "client_kwargs": client_kwargs}
+    spawner: t.Any = type("Spawner", (), {"client": DockerSpawner.client, **values})()
+    with pytest.raises(OSError, match="asked"):
+        spawner.client  # noqa: B018
+    backend = backends.DockerBackend(tmp_path, backends.docker_client_of(tls_config, client_kwargs))
+    assert not backend.observe((), INVENTORY).complete
+    assert asked[0] == asked[1]
+
+
+def test_what_another_docker_engine_says_is_not_believed(
+    tmp_path: Path, engine: Callable[[str], Engine], caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, other = engine("OURS"), engine("OTHER")
+    other.run("b/", "GPU-0")
+    hub = docker_backend(tmp_path, base_url=ours.url)
+    service = docker_backend(tmp_path, base_url=other.url)
+    hub.starts_by("OURS")
+    for _unused in range(2):
+        assert service.observe((), INVENTORY) == Observation(alive={}, complete=False)
+    (warning,) = caplog.messages
+    assert re.search("OURS starts the hub's servers, but OTHER answers", warning)
+    caplog.clear()
+    hub.starts_by("OTHER")
+    assert "by the Docker engine OTHER now, earlier by OURS" in caplog.text
+    assert service.observe((), INVENTORY) == Observation(alive={Server("b"): ("GPU-0",)})
+
+
+def test_docker_before_the_hub_has_started_a_server(tmp_path: Path, engine: Callable[[str], Engine]) -> None:
+    docker = engine("A")
+    docker.run("a/", "GPU-0")
+    seen = docker_backend(tmp_path, base_url=docker.url).observe((), INVENTORY)
+    assert seen == Observation(alive={Server("a"): ("GPU-0",)}, complete=False)
 
 
 def lease(user: str, token: str, since: float = 0.0) -> Lease:
@@ -295,6 +362,6 @@ def test_no_proc(tmp_path: Path) -> None:
     assert not backends.ProcessBackend(tmp_path / "none").observe((), INVENTORY).complete
 
 
-def test_an_unknown_backend() -> None:
+def test_an_unknown_backend(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="choose one of systemd, docker, process"):
-        backends.backend_of("kubernetes")
+        backends.backend_of("kubernetes", tmp_path, "")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import socket
 import subprocess
 import threading
+import time
 import types
 import typing as t
 from html import unescape
@@ -20,14 +22,16 @@ from urllib.parse import urlsplit
 
 import docker
 import pytest
-from cudahub_hub import hub, spawners
+from cudahub_hub import backends, hub, spawners
 from cudahub_hub.allocator import Allocator, Observation, Server
 from cudahub_hub.settings import ConfigurationError
+from docker_engine import Engine
 from dockerspawner import DockerSpawner, SwarmSpawner
 from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner, Spawner
 from systemdspawner import SystemdSpawner, systemd
 from tornado import web
 from tornado.netutil import bind_sockets
+from traitlets import Bool
 from traitlets.config import Config
 
 if t.TYPE_CHECKING:
@@ -42,6 +46,10 @@ class Backend:
         self.alive: dict[Server, tuple[str, ...] | None] = {}
         self.complete = True
         self.asked = 0
+        self.noted: list[str] = []
+
+    def starts_by(self, engine: str) -> None:
+        self.noted.append(engine)
 
     def observe(self, *_: object) -> Observation:
         assert threading.current_thread() is not threading.main_thread()
@@ -90,7 +98,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     host = Host(tmp_path)
-    monkeypatch.setattr(spawners, "backend_of", lambda _: host.backend)
+    monkeypatch.setattr(spawners, "backend_of", lambda *_: host.backend)
     monkeypatch.setattr(Spawner, "get_env", lambda spawner: dict(spawner.environment))
     spawners.sharing.cache_clear()
     yield host
@@ -370,7 +378,7 @@ def containers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, t.Any]]:
     async def call(spawner: object, method: str, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
         if method == "create_container":
             asked.append(options)
-        return {"Id": "0123456789", "Config": {"Cmd": ["jupyterhub-singleuser"]}}
+        return {"ID": "ENGINE", "Id": "0123456789", "Config": {"Cmd": ["jupyterhub-singleuser"]}}
 
     monkeypatch.setattr(DockerSpawner, "docker", call)
     monkeypatch.setattr(DockerSpawner, "_client", docker.APIClient(version="1.44", base_url="unix:///none"))
@@ -379,7 +387,7 @@ def containers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, t.Any]]:
 
 
 def created(host: Host, containers: list[dict[str, t.Any]], count: int, **options: t.Any) -> dict[str, t.Any]:
-    spawner = host.spawner(DockerSpawner, "{prefix}", "lab", image="an/image:1", **options)
+    spawner = host.spawner(DockerSpawner, "{prefix}", "lab", image="an/image:1", remove=True, **options)
     spawner.user_options = {"gpus": count}
     theirs = spawner.extra_host_config, spawner.extra_create_kwargs
 
@@ -399,7 +407,6 @@ def test_a_container_gets_its_gpus(host: Host, containers: list[dict[str, t.Any]
         },
         "extra_create_kwargs": {"environment": {"NVIDIA_VISIBLE_DEVICES": "all", "A": "1"}, "labels": {"site": "x"}},
         "environment": {"CUDA_VISIBLE_DEVICES": "all"},
-        "remove": False,
     }  # fmt: skip
     container = created(host, containers, 2, **options)
     assert container["host_config"]["ShmSize"] == 64
@@ -431,18 +438,134 @@ def test_a_container_without_gpus(host: Host, containers: list[dict[str, t.Any]]
     assert container["labels"]["cudahub.gpus"] == ""
 
 
+OPENING: tuple[dict[str, t.Any], ...] = (
+    {"privileged": True},
+    {"devices": ["/dev/nvidia0:/dev/nvidia0:rwm"]},
+    {"devices": ["/dev"]},
+    {"devices": ["/dev:/dev:rwm"]},
+    {"devices": [{"PathOnHost": "/dev/", "PathInContainer": "/d", "CgroupPermissions": "rwm"}]},
+    {"devices": ["/dev/../dev/nvidia-caps/nvidia-cap1"]},
+    {"devices": ["nvidia.com/gpu=all"]},
+    {"device_cgroup_rules": ["c 195:* rmw"]},
+    {"device_cgroup_rules": ["c 10:200 rwm", "c *:* rwm"]},
+    {"device_cgroup_rules": ["a *:* rwm"]},
+    {"device_cgroup_rules": ["a"]},
+    {"binds": ["/dev:/host/dev"]},
+    {"binds": {"/": {"bind": "/host", "mode": "ro"}}},
+    {"binds": {"/dev/nvidia1": {"bind": "/dev/nvidia1", "mode": "rw"}}},
+    {"mounts": [{"Type": "bind", "Source": "/dev", "Target": "/d"}]},
+)
+
+
+def test_options_that_open_all_gpus(host: Host, containers: list[dict[str, t.Any]]) -> None:
+    def raw(name: str) -> str:
+        return "".join(part.capitalize() for part in name.split("_"))
+
+    for config in OPENING:
+        as_docker = {raw(name): value for name, value in config.items()}
+        for options in ({"extra_host_config": config}, {"extra_create_kwargs": {"host_config": as_docker}}):
+            with pytest.raises(web.HTTPError, match=f"option {'|'.join((*config, *as_docker))} opens all GPUs"):
+                created(host, containers, 0, **options)
+    assert containers == []
+
+
 @pytest.mark.parametrize(
-    "config",
+    "options",
     [
-        {"privileged": True},
-        {"devices": ["/dev/nvidia0:/dev/nvidia0:rwm"]},
-        {"device_cgroup_rules": ["c 195:* rmw"]},
+        {"volumes": {"/dev": "/dev"}},
+        {"read_only_volumes": {"//dev": {"bind": "/d", "mode": "ro"}}},
+        {"volumes": {"/dev/{username}": "/d"}},
+        {"mounts": [{"source": "/dev/nvidia0", "target": "/d", "type": "bind"}]},
+        {"extra_host_config": {"devices": ["/dev/{username}"]}},
     ],
 )
-def test_options_that_open_all_gpus(host: Host, containers: list[dict[str, t.Any]], config: dict[str, t.Any]) -> None:
+def test_paths_that_open_all_gpus(
+    host: Host, containers: list[dict[str, t.Any]], monkeypatch: pytest.MonkeyPatch, options: dict[str, t.Any]
+) -> None:
+    spawner = host.spawner(DockerSpawner, "nvidia0", remove=True, **options)
     with pytest.raises(web.HTTPError, match="opens all GPUs"):
-        created(host, containers, 0, extra_host_config=config)
+        asyncio.run(spawner.create_object())
     assert containers == []
+
+
+def test_a_path_that_leads_to_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "card").symlink_to("/dev/nvidia0")
+    assert spawners.opens_gpus({"devices": [{"PathOnHost": f"{tmp_path}/card"}]}) == "devices"
+
+
+def test_options_that_open_no_gpus(host: Host, containers: list[dict[str, t.Any]]) -> None:
+    config = {
+        "privileged": False,
+        "devices": ["/dev/fuse:/dev/fuse:rwm", {"PathOnHost": "/dev/net/tun"}],
+        "device_cgroup_rules": ["c 10:229 rwm", "b *:* r"],
+        "binds": {"/dev/shm": {"bind": "/dev/shm", "mode": "rw"}},
+        "mounts": [{"Type": "tmpfs", "Target": "/dev/x"}],
+        "restart_policy": {"Name": "no"},
+    }
+    volumes = {"home-{username}": "/home", "/srv/dev": "/data", "dev": "/dev-of-nobody"}
+    container = created(host, containers, 0, extra_host_config=config, volumes=volumes)
+    assert [device["PathOnHost"] for device in container["host_config"]["Devices"]] == ["/dev/fuse", "/dev/net/tun"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"extra_host_config": {"restart_policy": {"Name": "always"}}},
+        {"extra_host_config": {"restart_policy": {"name": "on-failure"}, "auto_remove": False}},
+        {"extra_create_kwargs": {"host_config": {"RestartPolicy": {"Name": "unless-stopped"}}}},
+    ],
+)
+def test_containers_that_start_again_by_themselves(
+    host: Host, containers: list[dict[str, t.Any]], options: dict[str, t.Any]
+) -> None:
+    with pytest.raises(web.HTTPError, match=r"option (restart_policy|RestartPolicy) can't go with GPUs"):
+        created(host, containers, 0, **options)
+    assert containers == []
+
+
+def test_a_container_that_would_be_kept(host: Host, containers: list[dict[str, t.Any]]) -> None:
+    spawner = host.spawner(DockerSpawner)
+    with pytest.raises(
+        web.HTTPError, match=r"need c\.DockerSpawner\.remove = True, .* Files outside of volumes are gone"
+    ):
+        asyncio.run(spawner.start())
+    assert containers == []
+
+
+def test_the_engine_is_noted_before_gpus_are_leased(
+    host: Host, containers: list[dict[str, t.Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: object) -> t.NoReturn:
+        raise OSError("no answer")
+
+    created(host, containers, 1)
+    assert host.backend.noted == ["ENGINE"]
+    monkeypatch.setattr(DockerSpawner, "docker", silent)
+    with pytest.raises(OSError, match="no answer"):
+        created(host, containers, 1)
+    assert host.leases() == {Server("{prefix}", "lab"): (("GPU-0",), "starting")}
+
+
+@pytest.mark.skipif(not hasattr(Spawner, "apply_user_options"), reason="since JupyterHub 5.3")
+@pytest.mark.parametrize(
+    ("theirs", "warned"), [(None, ["mine"]), ({"mine": "cmd"}, []), ({}, ["mine"]), (lambda *_: None, [])]
+)
+def test_only_unknown_options_of_users_are_warned_of(
+    host: Host, caplog: pytest.LogCaptureFixture, theirs: t.Any, warned: list[str]
+) -> None:
+    spawner = host.spawner(Plain, log=logging.getLogger("a.spawner"), apply_user_options=theirs)
+    asyncio.run(spawner._run_apply_user_options({"gpus": 1, "pool": "large"}))
+    assert caplog.messages == []
+    asyncio.run(spawner._run_apply_user_options({"gpus": 1, "mine": ["x"]}))
+    assert [re.findall(r"\b(mine|gpus)\b", message) for message in caplog.messages] == [warned] * bool(warned)
+
+
+@pytest.mark.skipif(not hasattr(Spawner, "apply_user_options"), reason="since JupyterHub 5.3")
+def test_a_hook_of_the_operator_sees_all_options(host: Host) -> None:
+    seen: list[object] = []
+    spawner = host.spawner(Plain, apply_user_options=lambda _, options: seen.append(options))
+    asyncio.run(spawner._run_apply_user_options({"gpus": 1, "mine": "x"}))
+    assert seen == [{"gpus": 1, "mine": "x"}]
 
 
 def test_only_allowed_images(host: Host, containers: list[dict[str, t.Any]]) -> None:
@@ -531,6 +654,92 @@ def test_configure_an_empty_configuration(host: Host) -> None:
 def test_configure_refuses(host: Host, spawner: str, backend: t.Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         hub.configure(Config(), host.settings, backend, spawner)
+
+
+def docker_configuration(**options: t.Any) -> Config:
+    c = Config()
+    c.JupyterHub.spawner_class = "dockerspawner.DockerSpawner"
+    c.DockerSpawner = Config(remove=True, **options)
+    return c
+
+
+def service_environment(c: Config, host: Host) -> dict[str, t.Any]:
+    hub.configure(c, host.settings, "docker")
+    environment = dict(c.JupyterHub.services[-1]["environment"])
+    return {**environment, "CUDAHUB_DOCKER_CLIENT": json.loads(environment["CUDAHUB_DOCKER_CLIENT"])}
+
+
+def test_the_service_is_told_how_to_ask_docker(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in hub.DOCKER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert service_environment(docker_configuration(), host) == {
+        "CUDAHUB_DOCKER_CLIENT": {"tls_config": {}, "client_kwargs": {}}
+    }
+    monkeypatch.setenv("DOCKER_HOST", "tcp://one:2376")
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "")
+    c = docker_configuration(tls_config={"client_cert": ("cert", "key")})
+    c.Spawner.client_kwargs = {"base_url": "unix:///wrong"}
+    c.DockerSpawner.client_kwargs.update({"base_url": "unix:///other.sock"})
+    c.GPUDockerSpawner.client_kwargs.update({"version": "1.44"})
+    assert service_environment(c, host) == {
+        "DOCKER_HOST": "tcp://one:2376",
+        "DOCKER_TLS_VERIFY": "",
+        "CUDAHUB_DOCKER_CLIENT": {
+            "tls_config": {"client_cert": ["cert", "key"]},
+            "client_kwargs": {"base_url": "unix:///other.sock", "version": "1.44"},
+        },
+    }
+    spawner = host.spawner(DockerSpawner, config=c)
+    assert spawner.client_kwargs == {"base_url": "unix:///other.sock", "version": "1.44"}
+
+
+def test_configure_refuses_what_the_service_cannot_be_told(host: Host) -> None:
+    c = docker_configuration(client_kwargs={"tls": docker.tls.TLSConfig()})
+    with pytest.raises(ConfigurationError, match=r"client_kwargs or tls_config \(.*TLSConfig.*\)\. Write text"):
+        hub.configure(c, host.settings, "docker")
+
+
+def test_configure_refuses_containers_that_are_kept(host: Host) -> None:
+    class Removing(DockerSpawner):
+        remove = Bool(True, config=True)
+
+    for c in (Config(), docker_configuration()):
+        c.DockerSpawner.remove = False
+        with pytest.raises(ConfigurationError, match=r"need c\.DockerSpawner\.remove = True"):
+            hub.configure(c, host.settings, "docker", DockerSpawner)
+    assert "services" not in c.JupyterHub
+    hub.configure(Config(), host.settings, "docker", Removing)
+
+
+def test_the_service_asks_the_docker_of_the_spawner(host: Host, tmp_path: Path) -> None:
+    ours, default = Engine(tmp_path, "OURS"), Engine(tmp_path, "DEFAULT")
+    backend = backends.DockerBackend(tmp_path / "state", backends.docker_client_of({}, {}))
+    backend.starts_by("OURS")
+    ours.run("anna/", "GPU-1")
+    c = docker_configuration(client_kwargs={"base_url": ours.url})
+    hub.configure(c, host.settings, "docker")
+    service = c.JupyterHub.services[-1]
+    environment = {
+        **os.environ,
+        **service["environment"],
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "DOCKER_HOST": default.url,
+        "JUPYTERHUB_SERVICE_URL": service["url"],
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/gpus/",
+        "JUPYTERHUB_API_URL": "http://127.0.0.1:1/hub/api",
+        "JUPYTERHUB_API_TOKEN": "x",
+    }
+    with subprocess.Popen(service["command"], env=environment, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while Server("anna") not in host.leases() and not default.asked:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.terminate()
+    assert default.asked == []
+    assert host.leases() == {Server("anna"): (("GPU-1",), "running")}
+    ours.close()
+    default.close()
 
 
 def test_configure_leaves_the_settings_to_those_who_need_them(host: Host) -> None:

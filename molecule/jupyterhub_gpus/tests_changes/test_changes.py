@@ -76,6 +76,8 @@ def test_a_run_that_was_killed_before_the_restart(hub: Any, host: Host, apply: C
     """The next one restarts the hub with what was written."""
     before = hub.pid()
     host.run_expect([0], "systemctl daemon-reload; touch /etc/jupyterhub/jupyterhub_config.d/gpus.py")
+    # Hubs with DockerSpawner have this one beside the leases.
+    host.run_expect([0], "touch /var/lib/cudahub/hub/docker-engine")
     assert "changed=1 " in apply()
     assert hub.pid() != before
 

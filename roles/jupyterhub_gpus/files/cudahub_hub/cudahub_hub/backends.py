@@ -6,19 +6,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import pwd
 import re
 import subprocess
 import typing as t
+from functools import partial
 from pathlib import Path
 
 from .allocator import Observation, Server
 from .settings import ConfigurationError
 
 if t.TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    import docker
 
     from .allocator import Lease
     from .inventory import Inventory
@@ -61,9 +65,13 @@ class Backend(t.Protocol):
         """The servers that run now; incomplete if that can't be told."""
 
 
-def backend_of(kind: str) -> Backend:
-    """The backend for servers of a kind."""
-    kinds: dict[str, type[Backend]] = {"systemd": SystemdBackend, "docker": DockerBackend, "process": ProcessBackend}
+def backend_of(kind: str, state: Path, docker_client: str) -> Backend:
+    """The backend for servers of a kind; `DockerBackend` says what the other arguments are."""
+    kinds: dict[str, Callable[[], Backend]] = {
+        "systemd": SystemdBackend,
+        "docker": partial(DockerBackend, state, docker_client),
+        "process": ProcessBackend,
+    }
     if kind not in kinds:
         raise ConfigurationError(f"There is no backend {kind!r}; choose one of {', '.join(kinds)}")
     return kinds[kind]()
@@ -132,24 +140,95 @@ def _add(alive: dict[Server, tuple[str, ...] | None], server: Server, gpus: tupl
     alive[server] = None if gpus is None or before is None else tuple(dict.fromkeys(before + gpus))
 
 
+def docker_client_of(tls_config: Mapping[str, t.Any], client_kwargs: Mapping[str, t.Any]) -> str:
+    """How DockerSpawner makes its client, as text that the hub's service can be given."""
+    try:
+        return json.dumps({"tls_config": tls_config, "client_kwargs": client_kwargs})
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            "The service gpus has to ask the same Docker as DockerSpawner, but can't be told what is in "
+            f"c.DockerSpawner.client_kwargs or tls_config ({error}). "
+            "Write text, numbers and lists there, and certificates as paths in c.DockerSpawner.tls_config"
+        ) from error
+
+
 class DockerBackend:
-    """Containers that carry the labels of `DockerGPUMixin`."""
+    """Containers that carry the labels of `DockerGPUMixin`.
+
+    Hub and service are to ask the same Docker engine. The hub notes which one starts its servers, and what another
+    engine says is not believed.
+    """
 
     _RUNNING = ("running", "paused", "restarting")
 
+    def __init__(self, state: Path, docker_client: str) -> None:
+        """Asks by a client as `docker_client_of` describes it; hub and service share the directory `state`."""
+        self._note = state / "docker-engine"
+        self._arguments = json.loads(docker_client)
+        self._warned_of: tuple[str, str] | None = None
+
+    def starts_by(self, engine: str) -> None:
+        """Notes the ID of the engine that starts the hub's servers from now on."""
+        before = self._noted()
+        if engine == before:
+            return
+        if before:
+            _log.warning(
+                "Servers are started by the Docker engine %s now, earlier by %s. Stop the containers that may still "
+                "run there: their GPUs are given to others.",
+                engine,
+                before,
+            )
+        self._note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._note.write_text(engine)
+
+    def _noted(self) -> str:
+        try:
+            return self._note.read_text()
+        except FileNotFoundError:
+            return ""
+
+    def _client(self) -> docker.APIClient:
+        """A client as DockerSpawner makes its own."""
+        from docker import APIClient
+        from docker.tls import TLSConfig
+        from docker.utils import kwargs_from_env
+
+        tls = self._arguments["tls_config"]
+        options = {
+            "version": "auto",
+            **({"tls": TLSConfig(**tls)} if tls else {}),
+            **kwargs_from_env(),
+            **self._arguments["client_kwargs"],
+            "timeout": TIMEOUT_S,
+        }
+        return APIClient(**options)
+
     def observe(self, leases: Iterable[Lease], inventory: Inventory) -> Observation:  # noqa: ARG002
         """The servers whose containers run."""
-        import docker
         from docker.errors import DockerException
 
         try:
-            client = docker.APIClient(version="auto", timeout=TIMEOUT_S, **docker.utils.kwargs_from_env())
+            client = self._client()
             try:
+                asked = client.info()["ID"]
                 containers = client.containers(all=True, filters={"label": [SERVER_LABEL]})
             finally:
                 client.close()
+            noted = self._noted()
         except (OSError, DockerException) as error:
             _log.warning("Docker does not say which servers run: %s", error)
+            return _nothing_known()
+        if noted and noted != asked:
+            if self._warned_of != (noted, asked):
+                _log.warning(
+                    "The Docker engine %s starts the hub's servers, but %s answers when it is asked which of them run, "
+                    "which is not believed and frees no GPU. Set c.DockerSpawner.client_kwargs or the hub's "
+                    "DOCKER_HOST above the call of cudahub_hub.hub.configure, and nowhere else.",
+                    noted,
+                    asked,
+                )
+            self._warned_of = (noted, asked)
             return _nothing_known()
         alive: dict[Server, tuple[str, ...] | None] = {}
         for container in containers:
@@ -157,7 +236,8 @@ class DockerBackend:
                 labels = container["Labels"]
                 gpus = tuple(filter(None, labels.get(GPUS_LABEL, "").split(",")))
                 _add(alive, server_of(labels[SERVER_LABEL]), gpus)
-        return Observation(alive=alive, unknown=frozenset(), complete=True)
+        # As long as the hub has started no server, nobody knows whether this is its engine.
+        return Observation(alive=alive, unknown=frozenset(), complete=bool(noted))
 
 
 class ProcessBackend:

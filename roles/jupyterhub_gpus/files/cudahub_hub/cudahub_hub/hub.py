@@ -6,17 +6,20 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import typing as t
 from importlib.metadata import entry_points
 
 from jupyterhub.spawner import LocalProcessSpawner, Spawner
+from traitlets import TraitType
 from traitlets.config.loader import LazyConfigValue
 from traitlets.utils.importstring import import_item
 
+from .backends import docker_client_of
 from .settings import ConfigurationError
-from .spawners import GPUSpawnerMixin, gpu_spawner
+from .spawners import KEPT_CONTAINERS, DockerGPUMixin, GPUSpawnerMixin, gpu_spawner
 
 if t.TYPE_CHECKING:
     from os import PathLike
@@ -26,6 +29,7 @@ if t.TYPE_CHECKING:
 SERVICE = "gpus"
 SERVICE_SCOPES = ("read:users:name", "read:servers", "delete:servers", "tokens")
 USER_SCOPES = ("self", f"access:services!service={SERVICE}")
+DOCKER_VARIABLES = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "HOME")
 
 _held: list[socket.socket] = []
 
@@ -50,7 +54,7 @@ def configure(
         proxy_url: Where the service reaches users' servers; by default the hub's public URL, or 127.0.0.1:8000.
 
     Raises:
-        ConfigurationError: The spawner class or the backend is wrong.
+        ConfigurationError: The spawner class, its configuration, or the backend is wrong.
     """
     configured = c.JupyterHub.spawner_class if "spawner_class" in c.JupyterHub else None
     with_gpus = gpu_spawner(_resolved(spawner_class or configured or LocalProcessSpawner))
@@ -59,6 +63,9 @@ def configure(
             f"{with_gpus.__name__} runs its servers by {with_gpus.gpu_backend}, not by {backend}. "
             f"Set the backend to {with_gpus.gpu_backend}, or c.JupyterHub.spawner_class to another class"
         )
+    environment = {"CUDAHUB_PROXY_URL": proxy_url} if proxy_url else {}
+    if issubclass(with_gpus, DockerGPUMixin):
+        environment |= _docker(c, with_gpus)
     c.JupyterHub.spawner_class = with_gpus
     c.GPUSpawnerMixin.gpu_settings = str(settings_path)
     services, roles = _list(c.JupyterHub, "services"), _list(c.JupyterHub, "load_roles")
@@ -78,7 +85,7 @@ def configure(
                 "--backend",
                 backend,
             ],
-            "environment": {"CUDAHUB_PROXY_URL": proxy_url} if proxy_url else {},
+            "environment": environment,
             "oauth_no_confirm": True,
             # It lets admins release by their browser, and is good for nothing at the hub's API.
             "oauth_client_allowed_scopes": ["admin-ui"],
@@ -122,6 +129,27 @@ def _resolved(spawner_class: type[Spawner] | str) -> type[Spawner]:
         raise ConfigurationError(
             f"The spawner class {spawner_class} can't be loaded ({error}). Correct c.JupyterHub.spawner_class"
         ) from error
+
+
+def _docker(c: Config, spawner_class: type[DockerGPUMixin]) -> dict[str, str]:
+    """The environment by which the service asks the Docker that the spawner asks."""
+    if not _configured(c, spawner_class, "remove"):
+        raise ConfigurationError(KEPT_CONTAINERS)
+    tls_config, client_kwargs = (_configured(c, spawner_class, name) for name in ("tls_config", "client_kwargs"))
+    passed = {name: os.environ[name] for name in DOCKER_VARIABLES if name in os.environ}
+    return {**passed, "CUDAHUB_DOCKER_CLIENT": docker_client_of(tls_config, client_kwargs)}
+
+
+def _configured(c: Config, spawner_class: type[Spawner], name: str) -> t.Any:
+    """The value that an option of a spawner will have."""
+    value = getattr(spawner_class, name)
+    if isinstance(value, TraitType):
+        value = value.default()
+    for section in spawner_class.section_names():
+        if section in c and name in c[section]:
+            given = c[section][name]
+            value = given.get_value(value) if isinstance(given, LazyConfigValue) else given
+    return value
 
 
 def _list(section: Config, name: str) -> list[dict[str, t.Any]]:

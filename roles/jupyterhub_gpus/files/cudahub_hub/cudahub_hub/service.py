@@ -26,7 +26,7 @@ from tornado.httpserver import HTTPServer
 from tornado.log import enable_pretty_logging
 
 from .allocator import Allocator, Lease, Observation, Server, State, UnitState
-from .backends import backend_of
+from .backends import Backend, backend_of
 from .culler import Culler
 from .hub_client import HubClient, HubError
 from .refusal import out_of_order
@@ -434,10 +434,10 @@ async def periodically(work: Callable[[], Awaitable[None]], what: str, period: f
 class Reconciler:
     """Frees what dead servers hold; in a thread, as it waits for systemd or Docker."""
 
-    def __init__(self, allocator: Allocator, backend: str) -> None:
-        """Compares an allocator's leases with what a kind of backend runs."""
+    def __init__(self, allocator: Allocator, backend: Backend) -> None:
+        """Compares an allocator's leases with what a backend runs."""
         self._allocator = allocator
-        self._backend = backend_of(backend)
+        self._backend = backend
 
     async def run(self) -> None:
         """Reconcile once."""
@@ -460,7 +460,8 @@ async def serve(settings: Path, backend: str, environment: dict[str, str]) -> No
     proxy = environment.get("CUDAHUB_PROXY_URL") or environment.get("JUPYTERHUB_PUBLIC_URL") or "http://127.0.0.1:8000"
     hub = HubClient(environment["JUPYTERHUB_API_URL"], environment["JUPYTERHUB_API_TOKEN"], proxy)
     desk = Desk(allocator, hub)
-    reconciler = Reconciler(allocator, backend)
+    docker_client = environment.get("CUDAHUB_DOCKER_CLIENT", "")
+    reconciler = Reconciler(allocator, backend_of(backend, allocator.settings.database.parent, docker_client))
     culler = Culler(allocator, hub, desk.usage)
     server = HTTPServer(application(desk, environment["JUPYTERHUB_SERVICE_PREFIX"]), xheaders=True)
     server.listen(address.port or 80, address.hostname or "127.0.0.1", reuse_port=True)

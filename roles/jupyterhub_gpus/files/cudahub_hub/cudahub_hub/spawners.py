@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import threading
 import time
 import typing as t
@@ -21,24 +22,38 @@ from jupyterhub import spawner as hub_spawner
 from jupyterhub.spawner import LocalProcessSpawner, Spawner
 from jupyterhub.utils import maybe_future, url_escape_path, url_path_join
 from tornado import web
-from traitlets import Bool, CaselessStrEnum, Unicode, validate
+from traitlets import CaselessStrEnum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from . import form, refusal
 from .allocator import Allocator, Request, Server
-from .backends import GPUS_LABEL, LEASE_VARIABLE, SERVER_FIELD, SERVER_LABEL, backend_of, escaped, mark_of
+from .backends import (
+    GPUS_LABEL,
+    LEASE_VARIABLE,
+    SERVER_FIELD,
+    SERVER_LABEL,
+    backend_of,
+    docker_client_of,
+    escaped,
+    mark_of,
+)
 from .refusal import Refused
 from .settings import ConfigurationError
 
 if t.TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from .allocator import Grant
-    from .backends import Backend
+    from .backends import Backend, DockerBackend
 
 __all__ = ["DockerGPUMixin", "GPUSpawnerMixin", "ProcessGPUMixin", "SystemdGPUMixin", "gpu_spawner"]
 
 T = t.TypeVar("T")
+
+KEPT_CONTAINERS = (
+    "Servers with GPUs need c.DockerSpawner.remove = True, as a container that is kept would come back with its former "
+    "GPUs. Files outside of volumes are gone with their container, so look first where your users' files are"
+)
 
 _SpawnException: type[web.HTTPError] | None = getattr(hub_spawner, "SpawnException", None)  # JupyterHub 6 has it
 
@@ -63,9 +78,9 @@ class Sharing:
 
     _MAY_BE_STALE = ("none_free", "limit", "stopping")
 
-    def __init__(self, settings_path: str, backend: str) -> None:
+    def __init__(self, settings_path: str, backend: str, docker_client: str) -> None:
         self.allocator = Allocator(Path(settings_path))
-        self.backend: Backend = backend_of(backend)
+        self.backend: Backend = backend_of(backend, self.allocator.settings.database.parent, docker_client)
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="gpus")
         self._lock = threading.Lock()
         self._reconciled = float("-inf")
@@ -138,9 +153,14 @@ class GPUSpawnerMixin(_Base):
     """What this server was given; for hooks that charge for it."""
 
     @property
+    def gpu_docker_client(self) -> str:
+        """How to ask Docker, where that runs the servers."""
+        return ""
+
+    @property
     def gpu_sharing(self) -> Sharing:
         """What all servers of this hub share."""
-        return sharing(self.gpu_settings, self.gpu_backend)
+        return sharing(self.gpu_settings, self.gpu_backend, self.gpu_docker_client)
 
     @property
     def gpu_server(self) -> Server:
@@ -157,6 +177,7 @@ class GPUSpawnerMixin(_Base):
         self.gpu_grant = None
         await maybe_future(super().run_pre_spawn_hook())
         try:
+            await self.gpu_before_lease()
             request = await self._gpu_request()
             self.gpu_grant = await self.gpu_sharing.call(self.gpu_sharing.take, request)
         except Refused as refused:
@@ -165,6 +186,9 @@ class GPUSpawnerMixin(_Base):
             self.log.error("%s", error)  # noqa: TRY400
             if self.user_options.get("gpus") != 0:
                 self._gpu_refuse(refusal.out_of_order(error), 503, "settings")
+
+    async def gpu_before_lease(self) -> None:
+        """What a kind of spawner has to do first."""
 
     async def start(self) -> t.Any:
         """Starts the server and notes that it runs."""
@@ -227,6 +251,12 @@ class GPUSpawnerMixin(_Base):
         """What a link like /hub/spawn?gpus=1 means."""
         rest, ours = form.split(query_data, "gpus", "pool")
         return {**(await maybe_future(super().options_from_query(rest)) or {}), **ours}
+
+    async def _run_apply_user_options(self, user_options: dict[str, t.Any]) -> None:
+        """Applies the operator's options; ours are applied by the lease, and JupyterHub would warn of them."""
+        if not callable(self.apply_user_options):
+            user_options = {name: value for name, value in user_options.items() if name not in ("gpus", "pool")}
+        await super()._run_apply_user_options(user_options)
 
     def gpu_images(self) -> list[str | None]:
         """The images that the user may choose from."""
@@ -341,14 +371,21 @@ class DockerGPUMixin(GPUSpawnerMixin):
         help="How Docker gets GPUs into a container: by NVIDIA's container toolkit, or by CDI.",
     ).tag(config=True)
 
-    remove = Bool(
-        True,
-        help="Containers are removed when their servers stop: one that was kept would come back with its former GPUs.",
-    ).tag(config=True)
+    @property
+    def gpu_docker_client(self) -> str:
+        """How the spawner makes its client."""
+        return docker_client_of(self.tls_config, self.client_kwargs)
 
-    @validate("remove")
-    def _gpu_remove(self, _unused: t.Any) -> bool:
-        return True
+    async def gpu_before_lease(self) -> None:
+        """Notes which engine will run the server."""
+        engine = (await self.docker("info"))["ID"]
+        await self.gpu_sharing.call(t.cast("DockerBackend", self.gpu_sharing.backend).starts_by, engine)
+
+    async def start(self) -> t.Any:
+        """Starts a new container, never one that was kept."""
+        if not self.remove:
+            raise web.HTTPError(500, f"{KEPT_CONTAINERS}.")
+        return await super().start()
 
     def gpu_images(self) -> list[str | None]:
         """The images that the user may choose from."""
@@ -374,8 +411,9 @@ class DockerGPUMixin(GPUSpawnerMixin):
         theirs = self.extra_host_config, self.extra_create_kwargs
         host = dict(await self._gpu_evaluated(self.extra_host_config))
         create = dict(await self._gpu_evaluated(self.extra_create_kwargs))
-        if opening := opens_all_gpus(host) or opens_all_gpus(create.get("host_config", {})):
-            raise web.HTTPError(500, f"DockerSpawner's option {opening} opens all GPUs to this server. Take it away.")
+        self._gpu_check_host_config(self._render_templates(host))
+        self._gpu_check_host_config(self._render_templates(create.get("host_config", {})))
+        self._gpu_check_host_config({"volumes": self.volume_binds, "mounts": self.mount_binds})
         host["device_requests"] = [*_other_requests(host.get("device_requests")), *self._gpu_device_requests()]
         environment = create.pop("environment", {})
         if isinstance(environment, list):
@@ -393,6 +431,16 @@ class DockerGPUMixin(GPUSpawnerMixin):
         finally:
             self.extra_host_config, self.extra_create_kwargs = theirs
 
+    def _gpu_check_host_config(self, host: Mapping[str, t.Any]) -> None:
+        if opening := opens_gpus(host):
+            raise web.HTTPError(500, f"DockerSpawner's option {opening} opens all GPUs to this server. Take it away.")
+        if restarting := restarts(host):
+            raise web.HTTPError(
+                500,
+                f"DockerSpawner's option {restarting} can't go with GPUs, as Docker would start this server again with "
+                "its former ones. Take it away.",
+            )
+
     async def _gpu_evaluated(self, option: t.Any) -> Mapping[str, t.Any]:
         value = option(self) if callable(option) else option
         return (await value if inspect.isawaitable(value) else value) or {}
@@ -405,17 +453,71 @@ class DockerGPUMixin(GPUSpawnerMixin):
         return [{"Driver": "nvidia", "DeviceIDs": list(self.gpu_uuids), "Capabilities": [["gpu"]]}]
 
 
-def opens_all_gpus(host: Mapping[str, t.Any]) -> str | None:
+def opens_gpus(host: Mapping[str, t.Any]) -> str | None:
     """The option of a container, if there is one, that would let it open GPUs that it has no lease of."""
-    for name, value in host.items():
-        plain = name.replace("_", "").lower()
-        if plain == "privileged" and value:
-            return name
-        if plain in ("devices", "devicecgrouprules") and any(
-            "nvidia" in str(device) or str(device).startswith(("a ", "c 195:", "c *:")) for device in value or ()
-        ):
-            return name
-    return None
+    tests: dict[str, Callable[[t.Any], bool]] = {
+        "privileged": bool,
+        "devices": lambda devices: "nvidia" in str(devices) or _paths_lead_to_gpus(devices),
+        "devicecgrouprules": lambda rules: any(map(_rule_opens_gpus, rules)),
+        "binds": _paths_lead_to_gpus,
+        "mounts": _paths_lead_to_gpus,
+        "volumes": _paths_lead_to_gpus,
+    }
+    return next((name for name, value in host.items() if value and tests.get(_plain(name), _never)(value)), None)
+
+
+def restarts(host: Mapping[str, t.Any]) -> str | None:
+    """The option of a container, if there is one, that would let Docker start it again."""
+
+    def test(policy: Mapping[str, t.Any]) -> bool:
+        return any(_plain(name) == "name" and value not in ("", "no") for name, value in policy.items())
+
+    return next(
+        (name for name, value in host.items() if _plain(name) == "restartpolicy" and value and test(value)), None
+    )
+
+
+def _plain(name: str) -> str:
+    """An option's name, which is in another style in docker-py than in Docker, where capitals don't matter."""
+    return name.replace("_", "").lower()
+
+
+def _never(_unused: t.Any) -> bool:
+    return False
+
+
+def _paths_lead_to_gpus(value: t.Any) -> bool:
+    return any(_leads_to_gpus(path) for path in _paths_on_host(value) if path.startswith("/"))
+
+
+def _paths_on_host(value: t.Any) -> Iterator[str]:
+    """The host's side of devices, binds or mounts; of volumes the name."""
+    if isinstance(value, dict):
+        yield from value
+        return
+    for entry in [value] if isinstance(value, str) else value:
+        if isinstance(entry, dict):
+            yield from (str(path) for key, path in entry.items() if _plain(key) in ("pathonhost", "source"))
+        else:
+            yield str(entry).partition(":")[0]
+
+
+def _leads_to_gpus(path: str) -> bool:
+    path = f"/{path.lstrip('/')}"
+    paths = (os.path.normpath(path), os.path.realpath(path))
+    return any(one in ("/", "/dev") or one.startswith("/dev/nvidia") for one in paths)
+
+
+def _rule_opens_gpus(rule: t.Any) -> bool:
+    kind, _unused, numbers = str(rule).strip().partition(" ")
+    major = numbers.strip().partition(":")[0]
+    return kind == "a" or (kind == "c" and (not major.isdecimal() or int(major) in _majors_of_gpus()))
+
+
+def _majors_of_gpus() -> set[int]:
+    """The numbers of the driver's character devices; the first is always the same."""
+    lines = Path("/proc/devices").read_text().splitlines()
+    return {195, *(int(line.split()[0]) for line in lines if "nvidia" in line)}
 
 
 def _other_requests(requests: Iterable[t.Any] | None) -> list[t.Any]:
