@@ -145,7 +145,7 @@ def engine(tmp_path: Path) -> Iterator[Callable[[str], Engine]]:
 
 
 def docker_backend(place: Path, **client_kwargs: t.Any) -> backends.DockerBackend:
-    return backends.DockerBackend(place, backends.docker_client_of({}, client_kwargs))
+    return backends.DockerBackend(lambda: place, backends.docker_client_of({}, client_kwargs))
 
 
 def test_docker(tmp_path: Path, engine: Callable[[str], Engine]) -> None:
@@ -198,7 +198,7 @@ def test_docker_is_asked_as_the_spawner_asks_it(
     spawner: t.Any = type("Spawner", (), {"client": DockerSpawner.client, **values})()
     with pytest.raises(OSError, match="asked"):
         spawner.client  # noqa: B018
-    backend = backends.DockerBackend(tmp_path, backends.docker_client_of(tls_config, client_kwargs))
+    backend = backends.DockerBackend(lambda: tmp_path, backends.docker_client_of(tls_config, client_kwargs))
     assert not backend.observe((), INVENTORY).complete
     assert asked[0] == asked[1]
 
@@ -364,4 +364,4 @@ def test_no_proc(tmp_path: Path) -> None:
 
 def test_an_unknown_backend(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="choose one of systemd, docker, process"):
-        backends.backend_of("kubernetes", tmp_path, "")
+        backends.backend_of("kubernetes", lambda: tmp_path, "")

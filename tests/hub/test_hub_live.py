@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import http.cookiejar
 import json
 import os
@@ -78,7 +79,8 @@ c.JupyterHub.db_url = "sqlite:///{place}/hub.sqlite"
 c.JupyterHub.cookie_secret_file = "{place}/cookie_secret"
 c.JupyterHub.cleanup_servers = False
 c.JupyterHub.services = [{{"name": "tester", "api_token": "{token}"}}]
-c.JupyterHub.load_roles = [{{"name": "tester", "services": ["tester"], "scopes": ["admin:users", "admin:servers"]}}]
+scopes = ["admin:users", "admin:servers", "read:services"]
+c.JupyterHub.load_roles = [{{"name": "tester", "services": ["tester"], "scopes": scopes}}]
 c.JupyterHub.last_activity_interval = 3600
 c.Authenticator.allow_all = True
 c.Spawner.cmd = [sys.executable, "-SE", "{place}/server.py"]
@@ -166,6 +168,17 @@ class Hub:
             return self.ask("GET", "/users").status == 200
         except OSError:
             return False
+
+    def page_answers(self) -> bool:
+        service = urllib.parse.urlsplit(json.loads(self.ask("GET", "/services/gpus").text)["url"])
+        connection = http.client.HTTPConnection(service.netloc, timeout=10)
+        try:
+            connection.request("GET", "/services/gpus/")
+            return connection.getresponse().status < 500
+        except OSError:
+            return False
+        finally:
+            connection.close()
 
     def kill(self) -> None:
         self.process.kill()
@@ -431,6 +444,8 @@ def test_hub_restarted_with_broken_settings(hub: Hub) -> None:
         refused = hub.spawn("c", {"gpus": 1})
         assert refused.status == 503
         assert f"{settings}: the file is empty" in refused.message
+        # JupyterHub ends where a service that it has started does not answer.
+        until(hub.page_answers)
         hub.stop("b")
     finally:
         settings.write_text(good)

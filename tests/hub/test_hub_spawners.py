@@ -713,7 +713,7 @@ def test_configure_refuses_containers_that_are_kept(host: Host) -> None:
 
 def test_the_service_asks_the_docker_of_the_spawner(host: Host, tmp_path: Path) -> None:
     ours, default = Engine(tmp_path, "OURS"), Engine(tmp_path, "DEFAULT")
-    backend = backends.DockerBackend(tmp_path / "state", backends.docker_client_of({}, {}))
+    backend = backends.DockerBackend(lambda: tmp_path / "state", backends.docker_client_of({}, {}))
     backend.starts_by("OURS")
     ours.run("anna/", "GPU-1")
     c = docker_configuration(client_kwargs={"base_url": ours.url})

@@ -13,7 +13,10 @@ from pathlib import Path
 
 HEADER = re.compile(r"=+ (\S) (\S+): .* =+")
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
-WHY = re.compile(r"FAILED (?!- RETRYING)|ERROR[: ]|\[ERROR\]|FATAL: |fatal: |E  |error: |\S+:\d+: error|\S+:\d+:\d+: ")
+WHY = re.compile(
+    r"FAILED (?!- RETRYING)|ERROR[: ]|\[ERROR\]|FATAL: |fatal: |E  |error: |\S+:\d+: error|\S+:\d+:\d+: "
+    r"|[A-Z]{1,4}\d{3,4} "
+)
 LINES, LAST, WIDTH = 8, 2, 200
 
 

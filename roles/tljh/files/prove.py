@@ -263,7 +263,9 @@ def prove(hub: Hub, options: dict[str, t.Any]) -> dict[str, t.Any]:
     """All steps."""
     said: dict[str, t.Any] = {"refused": None}
     if options["account"] and not account_of(USER):
-        manage_account("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", "--comment", MARK, USER)
+        manage_account(
+            "useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", "--comment", MARK, USER
+        )
     hub.need(hub.service, "POST", f"/hub/api/users/{USER}")
     if options["login"]:
         hub.log_in()

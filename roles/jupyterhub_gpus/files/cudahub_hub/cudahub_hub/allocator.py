@@ -410,6 +410,10 @@ class Allocator:
         """The settings as the file has them now, or the last good ones."""
         return self._lenient()[0].settings
 
+    def state_directory(self) -> Path:
+        """The directory of the leases."""
+        return self.settings.database.parent
+
     @property
     def inventory(self) -> Inventory:
         """The inventory as the file has it now, or the last good one."""

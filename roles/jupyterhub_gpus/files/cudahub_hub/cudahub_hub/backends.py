@@ -65,7 +65,7 @@ class Backend(t.Protocol):
         """The servers that run now; incomplete if that can't be told."""
 
 
-def backend_of(kind: str, state: Path, docker_client: str) -> Backend:
+def backend_of(kind: str, state: Callable[[], Path], docker_client: str) -> Backend:
     """The backend for servers of a kind; `DockerBackend` says what the other arguments are."""
     kinds: dict[str, Callable[[], Backend]] = {
         "systemd": SystemdBackend,
@@ -161,9 +161,12 @@ class DockerBackend:
 
     _RUNNING = ("running", "paused", "restarting")
 
-    def __init__(self, state: Path, docker_client: str) -> None:
-        """Asks by a client as `docker_client_of` describes it; hub and service share the directory `state`."""
-        self._note = state / "docker-engine"
+    def __init__(self, state: Callable[[], Path], docker_client: str) -> None:
+        """Asks by a client as `docker_client_of` describes it; hub and service share the directory `state`.
+
+        Where that is, may be known later: settings that are wrong keep no hub from starting.
+        """
+        self._state = state
         self._arguments = json.loads(docker_client)
         self._warned_of: tuple[str, str] | None = None
 
@@ -181,6 +184,10 @@ class DockerBackend:
             )
         self._note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._note.write_text(engine)
+
+    @property
+    def _note(self) -> Path:
+        return self._state() / "docker-engine"
 
     def _noted(self) -> str:
         try:

@@ -461,7 +461,7 @@ async def serve(settings: Path, backend: str, environment: dict[str, str]) -> No
     hub = HubClient(environment["JUPYTERHUB_API_URL"], environment["JUPYTERHUB_API_TOKEN"], proxy)
     desk = Desk(allocator, hub)
     docker_client = environment.get("CUDAHUB_DOCKER_CLIENT", "")
-    reconciler = Reconciler(allocator, backend_of(backend, allocator.settings.database.parent, docker_client))
+    reconciler = Reconciler(allocator, backend_of(backend, allocator.state_directory, docker_client))
     culler = Culler(allocator, hub, desk.usage)
     server = HTTPServer(application(desk, environment["JUPYTERHUB_SERVICE_PREFIX"]), xheaders=True)
     server.listen(address.port or 80, address.hostname or "127.0.0.1", reuse_port=True)

@@ -80,7 +80,7 @@ class Sharing:
 
     def __init__(self, settings_path: str, backend: str, docker_client: str) -> None:
         self.allocator = Allocator(Path(settings_path))
-        self.backend: Backend = backend_of(backend, self.allocator.settings.database.parent, docker_client)
+        self.backend: Backend = backend_of(backend, self.allocator.state_directory, docker_client)
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="gpus")
         self._lock = threading.Lock()
         self._reconciled = float("-inf")
