@@ -85,13 +85,13 @@ def test_nothing_of_the_hub_is_left(host: Host) -> None:
     for unit in ("jupyterhub", "traefik", "jupyter-anna"):
         assert host.check_output(f"systemctl show {unit}.service -p LoadState --value") == "not-found"
     assert not host.file("/etc/cudahub").exists
-    assert not host.group("jupyterhub-users").exists
     assert not host.socket("tcp://0.0.0.0:80").is_listening
 
 
 def test_homes_are_archived_and_kept(host: Host) -> None:
     assert host.file("/home/jupyter-anna/hello.ipynb").exists
     assert host.user("jupyter-anna").exists
+    assert host.group("jupyterhub-users").exists
     first = archives(host, "jupyter-anna")[0]
     assert host.file(first).mode == 0o600
     assert host.file(ARCHIVES).mode == 0o700
@@ -100,7 +100,9 @@ def test_homes_are_archived_and_kept(host: Host) -> None:
 
 def test_what_is_somebody_elses_stays(host: Host, absent: Absent) -> None:
     unit = "/etc/systemd/system/traefik.service"
-    host.run_expect([0], "mkdir -p /srv/important/cudahub && touch /srv/important/a && groupadd jupyterhub-users")
+    host.run_expect(
+        [0], "mkdir -p /srv/important/cudahub && touch /srv/important/a && groupadd --force jupyterhub-users"
+    )
     host.run_expect([0], f"printf '[Service]\\nExecStart=/bin/sleep 600\\n' >{unit}; systemctl start traefik")
     try:
         code, said = absent(tljh_prefix="/srv/important")
@@ -140,7 +142,10 @@ def test_archives_that_fail_end_nothing(host: Host, absent: Absent, running: boo
         code, said = absent(tljh_absent_archive="/srv/full", tljh_absent_users="true")
         assert code == 2, said
         assert "The homes of users on hub could not be archived: " in said
-        assert "No space left on device. Nothing was taken away or is lost; hub and proxy are as before" in said
+        assert (
+            "No space left on device. Nothing was taken away or is lost, archives that are whole stay, and hub and"
+            in said
+        )
         assert host.check_output("ls -A /srv/full") == ""
     finally:
         host.run_expect([0], "umount /srv/full")
@@ -207,3 +212,22 @@ def test_archives_of_two_runs_are_both_there(host: Host, absent: Absent) -> None
     host.run_expect(
         [0], "systemctl stop jupyter-stranger; userdel -r jupyter-stranger; rm -r /home/jupyter-bea /srv/homes"
     )
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_run_that_installs_is_not_disturbed_and_users_may_go_later(host: Host, absent: Absent) -> None:
+    lock = "/opt/tljh/cudahub/lock"
+    host.run_expect([0], f"touch {lock}; systemd-run --unit=other-run flock {lock} sleep 600")
+    code, said = absent()
+    host.run_expect([0], "systemctl stop other-run")
+    assert code == 2, said
+    assert "Another run installs into /opt/tljh on hub: wait until it has ended, and run this again." in said
+    assert host.file(lock).exists
+    code, said = absent()
+    assert code == 0, said
+    assert host.user("jupyter-anna").exists
+    code, said = absent(tljh_absent_users="true")
+    assert code == 0, said
+    assert not host.user("jupyter-anna").exists
+    assert not host.file("/home/jupyter-anna").exists
+    assert not host.group("jupyterhub-users").exists

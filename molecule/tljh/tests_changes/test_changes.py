@@ -242,6 +242,16 @@ def test_when_all_gpus_are_held_and_a_run_was_interrupted(apply: Apply, host: Ho
     assert "No GPU was left for the proof on hub, which ran without: No GPU is free now" in said(done)
 
 
+def test_a_user_with_the_name_of_the_proof_stays(apply: Apply, host: Host, hub: Ask) -> None:
+    hub("start", "cudahub-check", "0")
+    host.run_expect([0], "touch /home/jupyter-cudahub-check/thesis.txt")
+    done = apply(entry="verify")
+    assert done.returncode == 2, said(done)
+    assert "somebody is the user cudahub-check or has the account jupyter-cudahub-check" in said(done)
+    assert host.file("/home/jupyter-cudahub-check/thesis.txt").exists
+    hub("remove", "cudahub-check")
+
+
 def test_native_sign_up_and_https(apply: Apply, host: Host) -> None:
     certificate = "-subj /CN=hub -keyout hub.key -out hub.crt -days 2"
     host.run_expect([0], f"cd /etc/ssl && openssl req -x509 -newkey rsa:2048 -nodes {certificate}")
@@ -261,7 +271,15 @@ def test_native_sign_up_and_https(apply: Apply, host: Host) -> None:
     assert "Sign In" in host.check_output(f"python3 -c '{fetch.format('http://127.0.0.1/hub/login')}'")
 
 
+def test_packages_come_from_the_index_that_is_asked_for(apply: Apply, host: Host) -> None:
+    done = apply(tljh_hub_packages=["iniconfig"], tljh_pip_index_url="http://127.0.0.1:9/simple")
+    assert done.returncode == 2, said(done)
+    assert host.run("/opt/tljh/hub/bin/python -c 'import iniconfig'").rc == 1
+
+
 def test_users_of_the_host_log_in_and_the_proof_leaves_no_account(apply: Apply, host: Host) -> None:
+    """And a hub that has lost the package which shares the GPUs out has it again."""
+    host.run_expect([0], "rm -r /opt/cudahub/jupyterhub_gpus; systemctl restart jupyterhub")
     done = apply(
         tljh_authenticator="pam",
         tljh_admin_passwords={},

@@ -11,6 +11,8 @@ stops the server, and looks whether the GPU is free again. Runs as root in the h
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import json
 import pwd
 import secrets
@@ -20,6 +22,7 @@ import time
 import typing as t
 import uuid
 import warnings
+from pathlib import Path
 
 import requests
 from tornado import httpclient, websocket
@@ -286,18 +289,57 @@ def prove(hub: Hub, options: dict[str, t.Any]) -> dict[str, t.Any]:
     return said
 
 
+@contextlib.contextmanager
+def alone(path: Path) -> t.Iterator[t.TextIO]:
+    """Wait until no other proof runs; the file says "begun" as long as there may be a user of a proof."""
+    with path.open("a+", encoding="utf-8") as note:
+        end = time.monotonic() + 900
+        while True:
+            try:
+                fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > end:
+                    raise NotProvenError("another proof has been at work for a quarter of an hour") from error
+                time.sleep(1)
+        note.seek(0)
+        yield note
+
+
+def write(note: t.TextIO, text: str) -> None:
+    """Replace what a note says."""
+    note.seek(0)
+    note.truncate()
+    note.write(text)
+    note.flush()
+
+
+def begin(hub: Hub, note: t.TextIO) -> None:
+    """See that nobody else is the user of the proof."""
+    if note.read() == "begun":
+        hub.remove()
+    elif hub.ask(hub.service, "GET", f"/hub/api/users/{USER}").status_code == 200 or account_of(ACCOUNT):
+        raise NotProvenError(
+            f"somebody is the user {USER} or has the account {ACCOUNT}, and the proof would take both away after it: "
+            "give that user another name, or set tljh_prove to false"
+        )
+    write(note, "begun")
+
+
 def main() -> int:
     """Prove it."""
     options = json.loads(sys.argv[1])
     warnings.simplefilter("ignore")
-    with open(options["token"], encoding="utf-8") as file:
-        hub = Hub(options["url"], file.read().strip())
+    token = Path(options["token"])
+    hub = Hub(options["url"], token.read_text(encoding="utf-8").strip())
     try:
-        hub.remove()
-        try:
-            said = prove(hub, options)
-        finally:
-            hub.remove()
+        with alone(token.with_name("proof")) as note:
+            begin(hub, note)
+            try:
+                said = prove(hub, options)
+            finally:
+                hub.remove()
+                write(note, "")
     except NotProvenError as error:
         print(error, file=sys.stderr)
         return 1

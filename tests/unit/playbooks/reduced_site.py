@@ -120,6 +120,10 @@ class Site:
             shutil.copytree(COLLECTION / part, collection / part, ignore=shutil.ignore_patterns("__pycache__"))
         for path, content in STAND_INS.items():
             write(collection / "roles" / path, json.dumps(content))
+            # Options are looked at with every tag.
+            specs = collection / "roles" / path.partition("/")[0] / "meta/argument_specs.yml"
+            if not specs.exists():
+                write(specs, json.dumps({"argument_specs": {"main": {"options": {}}}}))
         write(collection / "plugins/modules/driver_load.py", MODULE % {"options": ["kernel_module", "reboot"]})
         options = ["name", "state", "reason", "timeout", "only_reason"]
         write(collection / "plugins/modules/slurm_node.py", MODULE % {"options": options})
