@@ -117,6 +117,13 @@ class Site:
         self.xsrf = xsrf[1]
         self.cookies += f"; _xsrf={self.xsrf}"
 
+    async def release_token(self) -> str:
+        """The token in the form that asks an admin whether to release."""
+        navigates = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        page = (await self.get("release?" + urlencode(TRAINING), **navigates)).body.decode()
+        (token,) = re.findall(r'name="_xsrf" value="([^"]+)"', page)
+        return str(token)
+
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
@@ -321,18 +328,70 @@ def test_a_cookie_alone_releases_nothing(site: Site) -> None:
         cors = {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}
         for headers in ({}, {"Sec-Fetch-Mode": "navigate"}, cors):
             assert (await site.post("api/release", TRAINING, **headers)).code == 403
-            assert (await site.post("release", form, **headers)).code in (302, 403)
+            assert (await site.post("release", form, **headers)).code == 403
         assert (await site.get("api/me", **cors)).code == 403
         assert site.hub.stopped == []
         assert (await site.get("api/me", **cors, **{"X-XSRFToken": site.xsrf})).code == 200
+        token = await site.release_token()
         answer = await site.post(
             "release",
-            f"{form}&{urlencode({'_xsrf': site.xsrf})}",
+            f"{form}&{urlencode({'_xsrf': token})}",
             **{"Content-Type": "application/x-www-form-urlencoded"},
         )
         assert answer.code == 302, answer.body
         assert answer.headers["Location"] == f"{PREFIX}?done=anna%2Ftrain%3Cing%3E"
         assert site.hub.stopped == [Server("anna", "train<ing>")]
+
+    site.run(visit)
+
+
+@pytest.mark.parametrize("mode", ["cors", "same-origin", "no-cors", "navigate", None])
+def test_no_token_that_other_pages_can_read_releases(site: Site, mode: str | None) -> None:
+    """A page of a user's server is of the same origin: it can look into the frame of notices, and at its cookies."""
+    headers = {"Sec-Fetch-Mode": mode, "Sec-Fetch-Site": "same-origin"} if mode else {}
+
+    async def visit(site: Site) -> None:
+        await site.log_in("root-token")
+        frame = await site.get("notices", **{"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"})
+        found = re.search(r'data-xsrf="([^"]+)"', frame.body.decode())
+        assert found
+        for token in {found[1], site.xsrf}:
+            assert (await site.post("api/release", TRAINING, **headers, **{"X-XSRFToken": token})).code == 403
+            form = urlencode({**TRAINING, "_xsrf": token})
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
+            assert (await site.post("release", form, **headers, **kind)).code == 403
+        assert site.hub.stopped == []
+        token = await site.release_token()
+        assert token not in {found[1], site.xsrf}
+        answer = await site.post("api/release", TRAINING, **headers, **{"X-XSRFToken": token})
+        assert (answer.code, site.hub.stopped) == (202, [Server("anna", "train<ing>")])
+
+    site.run(visit)
+
+
+def test_a_release_token_is_for_one_visitor(site: Site) -> None:
+    async def visit(site: Site) -> None:
+        await site.log_in("root-token")
+        token = await site.release_token()
+        site.cookies += "; jupyterhub-session-id=other"
+        assert (await site.post("api/release", TRAINING, **{"X-XSRFToken": token})).code == 403
+        assert site.hub.stopped == []
+
+    site.run(visit)
+
+
+@pytest.mark.parametrize("path", ["", "release?" + urlencode({"user": "anna", "server": "train<ing>"})])
+def test_scripts_do_not_get_the_pages(site: Site, path: str) -> None:
+    async def visit(site: Site) -> None:
+        await site.log_in("root-token")
+        for mode, kind in (("cors", "empty"), ("same-origin", "empty"), ("no-cors", "empty"), ("navigate", "iframe")):
+            seen = {"Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": kind, "Sec-Fetch-Site": "same-origin"}
+            answer = await site.get(path, **seen, **{"X-XSRFToken": site.xsrf})
+            assert (answer.code, b"_xsrf" in answer.body, b"anna" in answer.body) == (403, False, False)
+        answer = await site.get(path, **{"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"})
+        assert answer.code == 200
+        assert answer.headers["Cross-Origin-Opener-Policy"] == "noopener-allow-popups"
+        assert (await site.get("table", **{"Sec-Fetch-Mode": "cors", "X-XSRFToken": site.xsrf})).code == 200
 
     site.run(visit)
 

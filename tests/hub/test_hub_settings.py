@@ -42,6 +42,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
             "limits": {"default": 1, "users": {"anna": 0, "ben": None}, "groups": {"staff": 2}},
             "form_default": "none",
             "idle": {"minutes": 0, "warn_minutes": 5, "utilization_percent": 10},
+            "hub": "/d/gpus.py",
         },
     )
     assert settings.inventory == Path("/a/gpus.json")
@@ -54,6 +55,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert settings.limits == Limits(1, {"anna": 0, "ben": None}, {"staff": 2})
     assert settings.form_default == "none"
     assert settings.idle == Idle(0, 5, 10)
+    assert settings.hub == "/d/gpus.py"
 
 
 def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
@@ -61,6 +63,7 @@ def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
     assert settings.pools == (Pool("default", "exclusive", 1, None, None, None),)
     assert settings.limits.of("anna") == 1
     assert settings.database == Path("/var/lib/cudahub/hub/leases.sqlite")
+    assert settings.hub is None
 
 
 @pytest.mark.parametrize(
@@ -138,6 +141,7 @@ TWO = [{"name": "a", "gpus": ["GPU-1"]}, {"name": "b", "gpus": ["GPU-1"]}]
         ({"format": 1, "limits": {"everyone": 1}}, 'limits has the unknown key "everyone"'),
         ({"format": 1, "limits": {"users": ["anna"]}}, 'limits.users must be an object, not ["anna"]'),
         ({"format": 1, "form_default": True}, 'form_default must be "gpu" or "none", not true'),
+        ({"format": 1, "hub": ["x"]}, 'hub must be a text, not ["x"]'),
         ({"format": 1, "idle": {"minutes": -1}}, "idle.minutes must be a whole number of 0 or more, not -1"),
         ({"format": 1, "idle": {"utilization_percent": 101}}, "must be a whole number from 0 to 100, not 101"),
     ],

@@ -31,6 +31,7 @@ SENTENCES = {
     "elsewhere": "jupyterhub.service on hub runs, and no hub answers at http://127.0.0.1:9/hub/api:",
     "no_hub_there": "jupyterhub.service on hub runs, and no hub answers at http://127.0.0.1:8000/hub/hub/api:",
     "others_config": "/etc/jupyterhub/jupyterhub_config.py on hub is not this role's",
+    "second": "The GPUs of hub are those of the hub that loads /etc/jupyterhub/jupyterhub_config.d/gpus.py,",
     "others_state": "/var/lib on hub is no directory of leases, or has more in it",
     "not_python": "jupyterhub_gpus_python is /bin/echo, which does not run as Python on hub",
     "no_python": "hub has no /opt/none/bin/python: install JupyterHub first",
@@ -70,6 +71,42 @@ def test_refusals_come_before_any_change(apply: Callable[..., str]) -> None:
         assert re.search(rf"refused {name}: [^\n]*{re.escape(sentence)}", text), f"{name}\n{text}"
     # The one change is the stand-in for an older hub.
     assert "changed=1 " in text
+
+
+def test_a_second_hub(hub: Any, host: Host, apply: Callable[..., str]) -> None:
+    """It gets none of the first one's GPUs, and takes nothing away from it, until the first one is gone."""
+    second = {
+        "jupyterhub_gpus_config_file": "/etc/jupyterhub/second.py",
+        "jupyterhub_gpus_state_dir": "/var/lib/cudahub/second",
+    }
+    first = "/etc/jupyterhub/jupyterhub_config.d/gpus.py"
+    rules, before = host.file("/etc/cudahub/jupyterhub_gpus.json"), hub.pid()
+    kept = rules.content_string
+    text = apply(**second, fails=True)
+    assert (
+        f"The GPUs of hub are those of the hub that loads {first}, and two hubs would give the same GPU twice" in text
+    )
+    assert "changed=0 " in text
+    text = apply(**second, entry="absent", fails=True)
+    assert f"those of the hub that loads {first}, and nothing was taken away: give the options of that hub." in text
+    assert "changed=0 " in text
+    assert (rules.content_string, hub.pid()) == (kept, before)
+    # One that is broken, or of a hub that is gone, is written anew.
+    for other in (kept[:-20], kept.replace(first, "/etc/jupyterhub/gone.py")):
+        host.run_expect([0], f"cat > {rules.path} <<'end'\n{other}\nend")
+        apply()
+        assert rules.content_string == kept
+
+
+def test_a_hub_that_lost_its_package(hub: Any, host: Host, apply: Callable[..., str]) -> None:
+    host.run_expect([0], "rm -r /opt/cudahub/jupyterhub_gpus")
+    host.run_expect([0], "systemctl restart jupyterhub")
+    looks = "journalctl --unit=jupyterhub --lines=20 --output=cat | grep \"No module named 'cudahub_hub'\""
+    hub.wait(lambda: host.run(looks).rc == 0, "the hub does not start")
+    assert "hub does not find cudahub_hub" in apply(entry="verify", fails=True)
+    apply()
+    assert hub.start("user1") == {}
+    assert hub.leases()["user1"][0] == "running"
 
 
 def test_a_run_that_was_killed_before_the_restart(hub: Any, host: Host, apply: Callable[..., str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hmac
 import json
 import logging
 import os
@@ -270,8 +271,48 @@ class Handler(HubOAuthenticated, web.RequestHandler):  # type: ignore[misc]
         }
 
 
+class Releasing(Handler):
+    """What releases: with a cookie, only by a token that no other page has, nor a cookie that scripts can read."""
+
+    @property
+    def release_token(self) -> str:
+        """The token of this visitor's login."""
+        login = f"release {self.hub_auth.get_session_id(self)} {self.hub_auth.get_token(self)}"
+        return hmac.digest(self.settings["cookie_secret"], login.encode(), "sha256").hex()
+
+    def check_xsrf_cookie(self) -> None:
+        """Refuse the XSRF tokens of other pages."""
+        given = self.get_argument("_xsrf", "") or self.request.headers.get("X-XSRFToken", "")
+        if not getattr(self, "_token_authenticated", False) and not hmac.compare_digest(
+            given.encode(), self.release_token.encode()
+        ):
+            raise web.HTTPError(403, "Release GPUs by the button on the page of the GPUs.")
+
+    async def release(self, user: Any, server: Any) -> tuple[Server, str]:
+        """Release what a server holds; the server, and what happens."""
+        self.check_xsrf_cookie()  # JupyterHub does not check all requests
+        self.admins_only()
+        named = self.named_server(user, server)
+        return named, await self.desk.release(named, self.current_user["name"])
+
+
 class PageHandler(Handler):
     """Pages for people: they log in by way of the hub."""
+
+    documents_only = False
+
+    def set_default_headers(self) -> None:
+        """No other page may hold on to the window either."""
+        super().set_default_headers()
+        if self.documents_only:
+            self.set_header("Cross-Origin-Opener-Policy", "noopener-allow-popups")
+
+    def prepare(self) -> None:
+        """Refuse to show a script what is for people: pages of users' servers are of the same origin."""
+        headers = self.request.headers
+        seen = headers.get("Sec-Fetch-Mode", "navigate"), headers.get("Sec-Fetch-Dest", "document")
+        if self.documents_only and seen != ("navigate", "document"):
+            raise web.HTTPError(403, "Open this page in a window of its own.")
 
     def show(self, template: str, **values: Any) -> None:
         """Answer with a template."""
@@ -285,6 +326,7 @@ class PageHandler(Handler):
 class GpusHandler(PageHandler):
     """The page."""
 
+    documents_only = True
     template = "gpus.html"
 
     @web.authenticated
@@ -306,6 +348,7 @@ class GpusHandler(PageHandler):
 class TableHandler(GpusHandler):
     """The part of the page that is refreshed."""
 
+    documents_only = False
     template = "table.html"
 
     def get_login_url(self) -> str:
@@ -313,8 +356,10 @@ class TableHandler(GpusHandler):
         raise web.HTTPError(403, "Log in first.")
 
 
-class ReleaseHandler(PageHandler):
+class ReleaseHandler(Releasing, PageHandler):
     """Asks an admin whether to release, and does it."""
+
+    documents_only = True
 
     @web.authenticated
     def get(self) -> None:
@@ -330,9 +375,7 @@ class ReleaseHandler(PageHandler):
     @web.authenticated
     async def post(self) -> None:
         """Do it."""
-        self.admins_only()
-        server = self.named_server(self.get_argument("user", ""), self.get_argument("server", ""))
-        await self.desk.release(server, self.current_user["name"])
+        server, _said = await self.release(self.get_argument("user", ""), self.get_argument("server", ""))
         self.redirect(f"{self.settings['prefix']}?{urlencode({'done': str(server)})}")
 
 
@@ -381,20 +424,19 @@ class ApiMeHandler(ApiHandler):
         self.finish(self.desk.about(user["name"], user.get("groups") or [], self.get_argument("server", None)))
 
 
-class ApiReleaseHandler(ApiHandler):
+class ApiReleaseHandler(Releasing, ApiHandler):
     """Releases for admins."""
 
     async def post(self) -> None:
         """Do it."""
-        self.admins_only()
         try:
             wanted = json.loads(self.request.body)
             user, name = wanted["user"], wanted.get("server", "")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             user = name = None
-        server = self.named_server(user, name)
+        _server, said = await self.release(user, name)
         self.set_status(202)
-        self.finish({"message": await self.desk.release(server, self.current_user["name"])})
+        self.finish({"message": said})
 
 
 def application(desk: Desk, prefix: str) -> web.Application:

@@ -71,6 +71,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     form_default: t.Literal["gpu", "none"] = "gpu"
     idle: Idle = field(default_factory=Idle)
+    # The piece of configuration of the hub that gives these GPUs; None: not known.
+    hub: str | None = None
 
 
 class Reader:
@@ -173,7 +175,7 @@ def read_settings(path: Path) -> Settings:
         ConfigurationError: The file can't be read or something in it is wrong.
     """
     reader = Reader(path, "Run the playbook again, or correct the file")
-    known = ("format", "inventory", "database", "usage", "pools", "limits", "form_default", "idle")
+    known = ("format", "inventory", "database", "usage", "pools", "limits", "form_default", "idle", "hub")
     top = reader.mapping(reader.load(), "the file", known)
     return Settings(
         inventory=_place(reader, top, "inventory", Settings.inventory),
@@ -185,6 +187,7 @@ def read_settings(path: Path) -> Settings:
             "t.Literal['gpu', 'none']", reader.choice(top.get("form_default", "gpu"), "form_default", ("gpu", "none"))
         ),
         idle=_idle(reader, top.get("idle", {})),
+        hub=reader.text(top["hub"], "hub") if "hub" in top else None,
     )
 
 
