@@ -1,13 +1,14 @@
-# The two commands: `make demo` (two simulated hosts, the fleet's table) and `make test` (everything that is checked).
+# The two commands: `make demo` (two simulated hosts, the fleet's table) and `make test` (what every change is checked by).
 NOX = .cache/venv/bin/nox --noxfile noxfile.py --parallel $(JOBS)
 JOBS ?= 2
 
-.PHONY: help demo demo-down test lint sanity unit molecule docs venv clean
+.PHONY: help demo demo-down test test-all lint sanity unit molecule docs venv clean
 
 help:
 	@echo "make demo       two hosts with simulated GPUs, playbooks/site.yml run on them, the fleet's GPU table"
 	@echo "make demo-down  takes the demo away"
-	@echo "make test       lint, sanity, unit tests on ansible-core 2.21, 2.20 and 2.19, Molecule's scenarios"
+	@echo "make test       lint, sanity, unit tests on ansible-core 2.21 and 2.19, Molecule's scenarios"
+	@echo "make test-all   that, and what takes long: drivers compiled, ansible-core 2.20, more whole runs of roles"
 	@echo "make lint | sanity | unit | molecule [SCENARIO=gpu_facts] | docs | clean"
 
 demo:
@@ -21,6 +22,9 @@ venv:
 
 test: venv
 	@$(NOX)
+
+test-all: venv
+	@TEST_ALL=1 $(NOX)
 
 lint: venv
 	@$(NOX) --tags lint

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What `make test` runs; the Makefile makes the environment that this file runs in.
+"""What `make test` and `make test-all` run; the Makefile makes the environment that this file runs in.
 
 Every session works on a copy of the checkout that lies where Ansible wants a collection (ansible-test refuses links).
 """
@@ -29,6 +29,9 @@ BIN = Path(sys.executable).parent
 SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
 # They begin first, so that nothing waits for them at the end.
 LONGEST = ["nvidia_driver_distro", "slurm", "nvidia_driver_nvidia", "tljh"]
+# What `make test-all` adds, besides tests that are marked `long`: drivers compiled from Debian's packages, and the
+# ansible-core between the oldest and the newest.
+ADDED = [] if os.environ.get("TEST_ALL") else ["molecule-nvidia_driver_distro", "unit-2.20"]
 
 # The Pythons of an older ansible-core's controller, the preferred one first.
 OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"]}
@@ -50,7 +53,7 @@ os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "none"
 nox.options.allow_parallel = True
-nox.options.sessions = [
+SESSIONS = [
     "tree",
     "images",
     *(f"molecule-{scenario}" for scenario in LONGEST),
@@ -67,6 +70,7 @@ nox.options.sessions = [
     *(f"unit-{core}" for core in OLDER_CORES),
     *(f"hub-{version}" for version in HUBS),
 ]
+nox.options.sessions = [name for name in SESSIONS if name not in ADDED]
 
 
 @nox.session(allow_parallel=False)

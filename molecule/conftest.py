@@ -5,6 +5,7 @@
 """A failing test shows what its host's journal says: of the units in the test file's ``UNITS``, else all warnings.
 
 ``play`` runs a playbook on the scenario's hosts, for tests of what a user is told.
+Tests that are marked ``long`` are left to `make test-all`, which sets ``TEST_ALL``.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ def play() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what is ``long``, which pytest's last line counts."""
+    if os.environ.get("TEST_ALL"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
 
 
 @pytest.hookimpl(wrapper=True)

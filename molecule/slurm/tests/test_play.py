@@ -84,34 +84,31 @@ def test_a_partition_with_jobs_does_not_go(host: Host, play: Play, job: str) -> 
     assert host.file("/etc/slurm/slurm.conf").contains("PartitionName=main")
 
 
+REFUSED = [
+    ("head", {"slurm_cluster_name": "other"}, "holds the jobs of the cluster classroom, and slurmctld would not start"),
+    ("head", {"slurm_state_directory": "/usr/share"}, "(/usr/share) on head is that of root, with files in it"),
+    ("gpu1", {"slurm_users": [{"name": "daemon", "state": "absent"}]}, "is a user of the system (UID 1) on gpu1"),
+    ("head", {"slurm_partitions": [{"name": "main", "config": {"MaxTim": "60"}}]}, "MaxTim"),
+    (
+        "head",
+        {"slurm_config": {"SchedulerType": "sched/foo"}},
+        "slurmctld refuses the new configuration, and the running one",
+    ),
+]
+ALSO_REFUSED = [
+    ("head", {"slurm_cluster_name": "Class Room"}, "slurm_cluster_name is 'Class Room', which SLURM does not accept"),
+    ("gpu1", {"slurm_state_min_free_mb": 99999999}, "MB left, and slurmctld loses jobs when it is full"),
+    ("gpu1", {"slurm_config": {"Prolog": "/opt/site/prolog"}}, "names /opt/site/prolog, which gpu1 does not have"),
+    ("head", {"slurm_accounts": [{"name": "class", "qos": ["fast"]}]}, "class: There is no QOS 'fast'"),
+    ("gpu1", {"slurm_node_config": {"CPUs": 400}}, "slurm_node_config sets CPUs to 400, but slurmd finds "),
+    ("gpu1", {"slurm_node_name": "nowhere"}, "does not know the name nowhere of gpu1"),
+    ("head", {"_slurm_os": "Gentoo-2"}, "which role slurm does not support: it supports Debian-12"),
+]
+
+
 @pytest.mark.parametrize(
     ("host_name", "variables", "sentence"),
-    [
-        (
-            "head",
-            {"slurm_cluster_name": "Class Room"},
-            "slurm_cluster_name is 'Class Room', which SLURM does not accept",
-        ),
-        (
-            "head",
-            {"slurm_cluster_name": "other"},
-            "holds the jobs of the cluster classroom, and slurmctld would not start",
-        ),
-        ("gpu1", {"slurm_state_min_free_mb": 99999999}, "MB left, and slurmctld loses jobs when it is full"),
-        ("gpu1", {"slurm_config": {"Prolog": "/opt/site/prolog"}}, "names /opt/site/prolog, which gpu1 does not have"),
-        ("head", {"slurm_accounts": [{"name": "class", "qos": ["fast"]}]}, "class: There is no QOS 'fast'"),
-        ("head", {"slurm_state_directory": "/usr/share"}, "(/usr/share) on head is that of root, with files in it"),
-        ("gpu1", {"slurm_users": [{"name": "daemon", "state": "absent"}]}, "is a user of the system (UID 1) on gpu1"),
-        ("gpu1", {"slurm_node_config": {"CPUs": 400}}, "slurm_node_config sets CPUs to 400, but slurmd finds "),
-        ("gpu1", {"slurm_node_name": "nowhere"}, "does not know the name nowhere of gpu1"),
-        ("head", {"_slurm_os": "Gentoo-2"}, "which role slurm does not support: it supports Debian-12"),
-        ("head", {"slurm_partitions": [{"name": "main", "config": {"MaxTim": "60"}}]}, "MaxTim"),
-        (
-            "head",
-            {"slurm_config": {"SchedulerType": "sched/foo"}},
-            "slurmctld refuses the new configuration, and the running one",
-        ),
-    ],
+    [*REFUSED, *(pytest.param(*refused, marks=pytest.mark.long) for refused in ALSO_REFUSED)],
 )
 def test_what_cannot_work_is_refused_before_any_change(
     host: Host, play: Play, host_name: str, variables: dict[str, Any], sentence: str
@@ -133,6 +130,7 @@ def test_a_controller_that_does_not_start_goes_back(host: Host, play: Play) -> N
     host.run_expect([0], "timeout 60 sh -c 'until scontrol ping | grep -q UP; do sleep 0.5; done'")
 
 
+@pytest.mark.long
 def test_a_slurmdbd_that_does_not_start_goes_back(host: Host, play: Play) -> None:
     before = host.check_output("cksum /etc/slurm/slurmdbd.conf")
     code, said = run(play, "--limit", "head", slurm_db_config={"PurgeJobAfter": "12parsecs"})
@@ -168,6 +166,7 @@ def test_without_the_controller_nothing_is_done_on_the_others(host: Host, play: 
     assert not on(host, "gpu1").user("zoe").exists
 
 
+@pytest.mark.long
 def test_a_clock_that_is_wrong_is_refused(host: Host, play: Play) -> None:
     gpu2 = on(host, "gpu2")
     gpu2.run_expect([0], r"printf '#!/bin/sh\necho 1000\n' > /usr/local/bin/date; chmod 755 /usr/local/bin/date")
@@ -179,6 +178,7 @@ def test_a_clock_that_is_wrong_is_refused(host: Host, play: Play) -> None:
     assert "The clock of gpu2 is " in said
 
 
+@pytest.mark.long
 def test_another_munge_key_is_replaced_and_never_shown(host: Host, play: Play) -> None:
     gpu2 = on(host, "gpu2")
     right = gpu2.file("/etc/munge/munge.key").sha256sum
@@ -206,6 +206,7 @@ def kill_in_task(task: str, *arguments: str) -> None:
         assert reached, "the run ended before it could be killed"
 
 
+@pytest.mark.long
 def test_a_play_that_was_killed_is_finished_by_the_next(host: Host, play: Play) -> None:
     changed = json.dumps({"slurm_config": {"SlurmdTimeout": 15, "SlurmctldTimeout": 15, "KillWait": 45}})
     kill_in_task("Put the files in place on the controllers", "--limit", "head", "--extra-vars", changed)
@@ -234,6 +235,7 @@ def test_a_gpu_that_is_gone_is_refused_and_the_node_stays_as_it_is(host: Host, p
     assert host.check_output("cksum /etc/slurm/*.conf") == before
 
 
+@pytest.mark.long
 def test_a_node_goes_and_comes_back_and_the_others_do_not_notice(
     host: Host, play: Play, job: str, tmp_path: Path
 ) -> None:
