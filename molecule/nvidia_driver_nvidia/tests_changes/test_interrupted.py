@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from driver_host import ENTRY, INVENTORY
 from testinfra.host import Host
 
@@ -43,6 +44,7 @@ def kill_in_transaction(host: Host) -> None:
         running.wait()
 
 
+@pytest.mark.long
 def test_ansible_is_killed(host: Host, driver: Callable[[Host], Any], role: Callable[..., str]) -> None:
     kill_in_transaction(host)
     role("volta", version=SLOW)

@@ -17,6 +17,7 @@ import pytest
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://hopper"]
+pytestmark = pytest.mark.long
 
 LEFT = ("nvidia-driver-pinning-580", "nvidia-driver-pinning-595", "nvidia-kernel-support")
 SETTINGS = "/etc/modprobe.d/nvidia.conf"
