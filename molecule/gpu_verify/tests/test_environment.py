@@ -91,6 +91,7 @@ def wheels(host: Host) -> str:
     return "/opt/wheels"
 
 
+@pytest.mark.long
 def test_a_new_environment_takes_the_place_of_the_old_without_network(
     apply: Callable[..., CompletedProcess[str]], host: Host, built: str, requirements: Path, wheels: str
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_new_environment_takes_the_place_of_the_old_without_network(
     host.run_expect([0], f"{VENV}/bin/python -c 'import cupy'")
 
 
+@pytest.mark.long
 def test_an_interrupted_installation_is_made_good(
     apply: Callable[..., CompletedProcess[str]], host: Host, built: str, wheels: str
 ) -> None:

@@ -19,6 +19,7 @@ from testinfra.host import Host
 
 testinfra_hosts = ["ansible://gpu2"]
 UNITS = ["slurmctld.service"]
+pytestmark = pytest.mark.long
 PLAY = Path(__file__).parents[1] / "role.yml"
 
 

@@ -116,6 +116,7 @@ def test_a_host_without_gpu(apply: Apply, host: Host) -> None:
     assert "changed=0" in said(done)
 
 
+@pytest.mark.long
 def test_an_archive_that_would_not_last_ends_nothing(apply: Apply, host: Host, user: Callable[[str], Any]) -> None:
     def pids() -> str:
         return host.check_output("systemctl show jupyterhub traefik jupyter-anna -p MainPID")
@@ -277,6 +278,7 @@ def test_packages_come_from_the_index_that_is_asked_for(apply: Apply, host: Host
     assert host.run("/opt/tljh/hub/bin/python -c 'import iniconfig'").rc == 1
 
 
+@pytest.mark.long
 def test_users_of_the_host_log_in_and_the_proof_leaves_no_account(apply: Apply, host: Host) -> None:
     """And a hub that has lost the package which shares the GPUs out has it again."""
     host.run_expect([0], "rm -r /opt/cudahub/jupyterhub_gpus; systemctl restart jupyterhub")
@@ -290,6 +292,7 @@ def test_users_of_the_host_log_in_and_the_proof_leaves_no_account(apply: Apply, 
     assert "cudahub-check" not in host.file("/etc/passwd").content_string
 
 
+@pytest.mark.long
 def test_an_interrupted_upgrade_goes_on(apply: Apply, host: Host, hub: Ask) -> None:
     """The first attempt finds another run that installs, and the second no package index."""
     newer = "/srv/standin/newer"
