@@ -98,6 +98,7 @@ def test_a_second_hub(hub: Any, host: Host, apply: Callable[..., str]) -> None:
         assert rules.content_string == kept
 
 
+@pytest.mark.long
 def test_a_hub_that_lost_its_package(hub: Any, host: Host, apply: Callable[..., str]) -> None:
     host.run_expect([0], "rm -r /opt/cudahub/jupyterhub_gpus")
     host.run_expect([0], "systemctl restart jupyterhub")
@@ -135,6 +136,7 @@ def test_other_rules_need_no_restart(hub: Any, apply: Callable[..., str]) -> Non
     assert hub.leases()["user6"] == ["running", *freed]
 
 
+@pytest.mark.long
 def test_a_hub_that_does_not_come_up(hub: Any, host: Host, apply: Callable[..., str]) -> None:
     """It goes back to what it ran with, or to nothing of this role."""
     place = "/etc/jupyterhub/jupyterhub_config.d/gpus.py"
