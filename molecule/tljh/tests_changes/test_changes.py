@@ -253,6 +253,7 @@ def test_a_user_with_the_name_of_the_proof_stays(apply: Apply, host: Host, hub: 
     hub("remove", "cudahub-check")
 
 
+@pytest.mark.long
 def test_native_sign_up_and_https(apply: Apply, host: Host) -> None:
     certificate = "-subj /CN=hub -keyout hub.key -out hub.crt -days 2"
     host.run_expect([0], f"cd /etc/ssl && openssl req -x509 -newkey rsa:2048 -nodes {certificate}")
