@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from simulated_host import Host
 
-# Stands for the kernel: opening one of $DENIED, paths between colons, fails as in a device cgroup.
+# Stands for the kernel: opening one of $DENIED, paths between colons, fails as in a device cgroup, and one of $GIVEN
+# as without a driver.
 DENYING_OPEN = r"""
 #define _GNU_SOURCE
 #include <errno.h>
@@ -30,6 +31,7 @@ DENYING_OPEN = r"""
 int open(const char *path, int flags, ...)
 {
     const char *denied = getenv("DENIED");
+    const char *given = getenv("GIVEN");
     char entry[4096];
     va_list more;
     int mode;
@@ -40,6 +42,10 @@ int open(const char *path, int flags, ...)
     snprintf(entry, sizeof entry, ":%s:", path);
     if (denied != NULL && strstr(denied, entry) != NULL) {
         errno = EPERM;
+        return -1;
+    }
+    if (given != NULL && strstr(given, entry) != NULL) {
+        errno = ENXIO;
         return -1;
     }
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
@@ -128,6 +134,15 @@ result.append(code(n.nvmlDeviceGetHandleByIndex, 2))
     assert seen == [[gpus[1]["uuid"], 0, 1], [gpus[3]["uuid"], 1, 3]]
     assert (by_uuid, by_address, by_index) == (6, 6, 2)
     assert len(list((h200.tree / "sys/bus/pci/devices").iterdir())) == 4, "PCI still shows it"
+
+
+def test_a_container_has_the_gpus_whose_nodes_it_was_given(
+    h200: Host, deny: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = h200.ask("show")["gpus"]
+    deny("/dev/nvidia3")
+    monkeypatch.setenv("GIVEN", ":/dev/nvidiactl:/dev/nvidia2:")
+    assert h200.python(ANSWERS) == [[gpus[2]["uuid"], 0, 2]]
 
 
 def test_no_gpu_is_allowed(h200: Host, deny: Callable[..., None]) -> None:

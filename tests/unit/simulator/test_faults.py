@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,6 +120,17 @@ def test_the_tree_shows_a_mismatch_and_a_module_that_is_not_loaded(h200: Host) -
     assert len(list((h200.tree / "sys/bus/pci/devices").iterdir())) == 4
     h200.clear()
     assert module.read_text() == "580.159.04\n"
+
+
+def test_what_is_mounted_over_proc_stays_the_same_directory(h200: Host) -> None:
+    """A mount shows what a directory had that was removed."""
+    mounted = h200.tree / "proc/driver"
+    before = mounted.stat().st_ino
+    with os.scandir(mounted):
+        h200.fault("not_loaded")
+        h200.clear()
+    assert mounted.stat().st_ino == before
+    assert (mounted / "nvidia/version").exists()
 
 
 def test_a_vanished_gpu_is_not_counted_and_the_others_move_up(h200: Host) -> None:

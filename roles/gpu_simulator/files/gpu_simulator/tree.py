@@ -139,7 +139,7 @@ def write_tree(changes: Changes, root: Path, files: dict[str, str | bytes]) -> N
     """Make the tree below the root be exactly those files; keep the directories that are mount sources."""
     wanted = {root / name.rstrip("@") for name in files}
     kept = {root / "sys/bus/pci/devices", root / "proc/driver", root / "sys/module"}
-    parents = {parent for path in wanted for parent in path.parents} | kept
+    parents = {parent for path in (*wanted, *kept) for parent in path.parents} | kept
     if not changes.check:
         for directory in kept:
             directory.mkdir(parents=True, exist_ok=True)

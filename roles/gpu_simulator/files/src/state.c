@@ -225,17 +225,44 @@ static int may_use_all_capabilities(void)
     return syscall(SYS_capget, &header, sets) == 0 && (sets[0].effective & 1u << CAP_SYS_ADMIN) != 0;
 }
 
-/* EPERM is the device cgroup's answer; a node that it allows fails with ENXIO, since no driver is behind it. */
-static int denied(const char *name, int mode)
+/* What opening a node gives. A node that may be opened fails with ENXIO, since no driver is behind it. */
+static int refusal(const char *name, int mode)
 {
     char path[128];
     int node;
 
     snprintf(path, sizeof path, "/dev/%s", name);
     node = open(path, mode | O_CLOEXEC);
-    if (node >= 0)
-        close(node);
-    return node < 0 && errno == EPERM;
+    if (node < 0)
+        return errno;
+    close(node);
+    return 0;
+}
+
+/* Whether this is a container that was given some of the nodes only. */
+static int has_some_nodes(void)
+{
+    FILE *file = open_state_file("nodes");
+    char name[64];
+    int some = 0;
+
+    while (file != NULL && !some && fgets(name, sizeof name, file) != NULL) {
+        int error;
+        name[strcspn(name, "\n")] = '\0';
+        error = refusal(name, O_RDONLY);
+        some = error != EPERM && error != ENOENT;
+    }
+    if (file != NULL)
+        fclose(file);
+    return some;
+}
+
+/* EPERM is the device cgroup's answer, ENOENT that of a container that was not given this node. */
+static int denied(const char *name, int mode, int some_nodes)
+{
+    int error = refusal(name, mode);
+
+    return error == EPERM || (error == ENOENT && some_nodes);
 }
 
 static struct scope *mig_of_capability(struct state *state, unsigned int number)
@@ -272,17 +299,18 @@ void state_hide_denied(struct state *state)
     FILE *file = open_state_file("nodes");
     char name[64];
     int all_capabilities = may_use_all_capabilities();
+    int some_nodes = has_some_nodes();
 
     while (file != NULL && fgets(name, sizeof name, file) != NULL) {
         struct scope *mig;
         unsigned int number;
         name[strcspn(name, "\n")] = '\0';
         if (sscanf(name, "nvidia%u", &number) == 1 && number < state->gpu_count) {
-            state->gpus[number].own.hidden |= denied(name, O_RDWR);
+            state->gpus[number].own.hidden |= denied(name, O_RDWR, some_nodes);
         } else if (sscanf(name, "nvidia-caps/nvidia-cap%u", &number) == 1 && !all_capabilities) {
             mig = mig_of_capability(state, number);
             if (mig != NULL)
-                mig->hidden |= denied(name, O_RDONLY);
+                mig->hidden |= denied(name, O_RDONLY, some_nodes);
         }
     }
     if (file != NULL)
