@@ -1,0 +1,100 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A GPU is proven by what the container saw, and each failure has its kind."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _container_gpus as proof
+from ansible_collections.cudahub.gpu.plugins.module_utils._container_gpus import (
+    Ended,
+    EngineError,
+    EngineGoneError,
+    TimeLimitError,
+)
+
+A, B, MIG = "GPU-a", "GPU-b", "MIG-m"
+GOOD: dict[str, t.Any] = {"nodes": {"nvidia1": "ok"}, "gpus": [A], "migs": [], "kind": None, "reason": None}
+
+
+class Engine:
+    def __init__(self, answer: Ended | EngineError) -> None:
+        self.answer = answer
+
+    def run(self, *asked: t.Any) -> Ended:
+        if isinstance(self.answer, EngineError):
+            raise self.answer
+        return self.answer
+
+
+def saw(**found: t.Any) -> Ended:
+    return Ended(0, f"a warning\n{proof.MARK}{json.dumps({**GOOD, **found})}\n")
+
+
+CASES: dict[str, tuple[Ended | EngineError, str, str]] = {
+    "no library": (
+        saw(kind="no_library", reason="cannot open", gpus=[]), "no_library", "no libnvidia-ml.so.1 in the container"
+    ),
+    "no node": (saw(nodes={}), "no_device_node", "no /dev/nvidia<N>"),
+    "forbidden": (saw(nodes={"nvidia1": "EPERM"}), "no_permission", "may not open /dev/nvidia1"),
+    "driver is gone": (saw(kind="nvml", reason="code 9: Driver Not Loaded", gpus=[]), "nvml", "code 9"),
+    "another GPU": (saw(gpus=[B]), "wrong_gpus", "sees GPU-b"),
+    "all GPUs": (saw(gpus=[A, B], nodes={"nvidia0": "ok", "nvidia1": "ok"}), "wrong_gpus", "sees GPU-a, GPU-b"),
+    "a node more": (saw(nodes={"nvidia0": "ENXIO", "nvidia1": "ok"}), "wrong_gpus", "/dev/nvidia0, /dev/nvidia1"),
+    "too slow": (TimeLimitError(), "timeout", "not done after 5 s"),
+    "no engine": (EngineGoneError("connection refused"), "engine", "refused"),
+    "unknown device": (
+        EngineError("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=GPU-a"), "request", "unresolv"
+    ),
+    "docker without CDI": (
+        Ended(125, 'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].'),
+        "request", "select",
+    ),
+    "podman without the device": (Ended(126, "Error: unresolvable CDI devices nvidia.com/gpu=a"), "request", "126"),
+    "no image": (Ended(125, "Error: x: image not known"), "image", "not known"),
+    "no Python": (Ended(127, 'exec: "python3": executable file not found in $PATH'), "start", "python3"),
+    "killed": (Ended(137, ""), "died", "ended with 137: it said nothing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_failures_have_a_kind(name: str) -> None:
+    answer, kind, words = CASES[name]
+    found = proof.prove(Engine(answer), "image", A, 5)
+    assert (found.ok, found.kind) == (False, kind)
+    assert words in str(found.reason)
+
+
+@pytest.mark.parametrize("state", ["ok", "ENXIO"])
+def test_the_gpu_alone_is_a_proof(state: str) -> None:
+    """A simulated GPU has no driver behind its node."""
+    found = proof.prove(Engine(saw(nodes={"nvidia1": state})), "image", A, 5)
+    assert found.as_data() == {
+        "uuid": A, "ok": True, "kind": None, "reason": None, "gpus": [A], "nodes": ["nvidia1"]
+    }  # fmt: skip
+
+
+def test_a_mig_device_is_compared_with_mig_devices() -> None:
+    assert proof.judge(MIG, {**GOOD, "migs": [MIG]}).ok
+    assert proof.judge(MIG, {**GOOD, "migs": [MIG, "MIG-n"]}).kind == "wrong_gpus"
+
+
+def test_how_engines_are_asked() -> None:
+    def asked(request: str) -> str:
+        return " ".join(proof.command(["docker"], request, "image", A, "code", "name"))
+
+    assert "--device nvidia.com/gpu=GPU-a " in asked("cdi")
+    assert '--gpus "device=GPU-a" ' in asked("gpus")
+    assert "--runtime nvidia --env NVIDIA_VISIBLE_DEVICES=GPU-a " in asked("runtime")
+    assert "--network none --pull never" in asked("cdi")
+    assert proof.sdk_options("cdi", A, dict)["device_requests"] == [
+        {"driver": "cdi", "device_ids": ["nvidia.com/gpu=GPU-a"]}
+    ]
+    assert proof.sdk_options("gpus", A, dict)["device_requests"] == [{"device_ids": [A], "capabilities": [["gpu"]]}]
+    assert proof.sdk_options("runtime", A, dict)["runtime"] == "nvidia"

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module leaves no container and no image, whatever becomes of the container."""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _container_gpus, _container_image
+from ansible_collections.cudahub.gpu.plugins.modules import container_gpus
+
+GPU = "GPU-a"
+FOUND = {"nodes": {"nvidia0": "ENXIO"}, "gpus": [GPU], "migs": [], "kind": None, "reason": None}
+# Stands for podman: notes what it is asked for, and its containers do what the test says.
+PODMAN = """#!{python}
+import sys, time
+with open({log!r}, "a") as log:
+    print(*sys.argv[1:3], file=log)
+if sys.argv[1] == "run":
+    {run}
+"""
+
+Run = t.Callable[..., tuple[int, dict[str, t.Any]]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(_container_image, "write", lambda target: target.write(b"tar"))
+
+    def run_module(does: str, **params: t.Any) -> tuple[int, dict[str, t.Any]]:
+        program = tmp_path / "podman"
+        program.write_text(PODMAN.format(python=sys.executable, log=str(tmp_path / "log"), run=does))
+        program.chmod(0o755)
+        args = {"engine": "podman", "gpus": [GPU], **params}
+        with patch_module_args(args), pytest.raises(SystemExit) as ended:
+            container_gpus.main()
+        return int(ended.value.code or 0), json.loads(capsys.readouterr().out)
+
+    return run_module
+
+
+def asked(folder: Path) -> list[str]:
+    return [line.split()[0] for line in (folder / "log").read_text().splitlines()]
+
+
+def test_a_gpu_is_proven(run: Run, tmp_path: Path) -> None:
+    rc, result = run(f"print({_container_gpus.MARK + json.dumps(FOUND)!r})")
+    assert (rc, result["changed"], result["via"]) == (0, False, "cli")
+    assert [proof["ok"] for proof in result["proofs"]] == [True]
+    assert asked(tmp_path) == ["import", "run", "rm", "rmi"]
+
+
+def test_a_failure_names_gpu_and_kind_and_leaves_nothing(run: Run, tmp_path: Path) -> None:
+    rc, result = run(
+        'print("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=GPU-a"); sys.exit(126)'
+    )
+    assert rc == 1
+    assert result["msg"].startswith("Containers of podman do not get the GPUs that they ask for: GPU-a (request): ")
+    assert asked(tmp_path) == ["import", "run", "rm", "rmi"]
+
+
+def test_a_container_that_hangs_is_removed(run: Run, tmp_path: Path) -> None:
+    rc, result = run("time.sleep(60)", timeout=0.5)
+    assert (rc, result["proofs"][0]["kind"]) == (1, "timeout")
+    assert asked(tmp_path) == ["import", "run", "rm", "rmi"]
+
+
+def test_an_image_of_the_user_is_neither_made_nor_removed(run: Run, tmp_path: Path) -> None:
+    run(f"print({_container_gpus.MARK + json.dumps(FOUND)!r})", image="python")
+    assert asked(tmp_path) == ["run", "rm"]
+
+
+def test_podman_knows_cdi_only(run: Run) -> None:
+    rc, result = run("pass", request="gpus")
+    assert (rc, result["msg"]) == (1, "Podman gives GPUs by CDI only: set request to cdi")
+
+
+def test_a_host_without_the_engine(run: Run) -> None:
+    rc, result = run("pass", engine="docker", via="cli", socket="/nowhere.sock")
+    assert rc == 1
+    assert result["msg"].startswith("No container can be run by docker: ")
