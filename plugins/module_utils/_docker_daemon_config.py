@@ -225,4 +225,6 @@ def _kind(value: t.Any) -> str:
         return "null"
     if isinstance(value, (int, float)):
         return "a number"
-    return {dict: "an object", list: "a list", str: "a text"}[type(value)]
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else "a text"

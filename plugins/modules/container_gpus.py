@@ -116,8 +116,8 @@ proofs:
         - V(engine) if the engine doesn't answer, V(image) if it has not the image, V(request) if it refused the GPU,
           V(start) if it could not start the container, V(died) if the container ended without an answer, V(timeout).
         - V(no_library) if there is no NVML in the container, V(no_device_node), V(no_permission) if the container may
-          not open the GPU's node, V(nvml) if NVML has an error, V(wrong_gpus) if the container sees others; null if all is
-          well.
+          not open the GPU's node, V(nvml) if NVML has an error, V(wrong_gpus) if the container sees others; null if all
+          is well.
       returned: always
       type: str
       sample: request

@@ -27,7 +27,7 @@ class Engine:
     def __init__(self, answer: Ended | EngineError) -> None:
         self.answer = answer
 
-    def run(self, *asked: t.Any) -> Ended:
+    def run(self, *_asked: t.Any) -> Ended:
         if isinstance(self.answer, EngineError):
             raise self.answer
         return self.answer

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Containers of the host, and the role with other options."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+ROLE = Path(__file__).with_name("role.yml")
+IMAGE = "localhost/test:1"
+SEES = """
+import ctypes, json, os
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+assert nvml.nvmlInit_v2() == 0
+count, found = ctypes.c_uint(), []
+nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+for index in range(count.value):
+    gpu, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+    nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu))
+    nvml.nvmlDeviceGetUUID(gpu, uuid, 96)
+    found.append(uuid.value.decode())
+errors = {}
+for minor in range(4):
+    path = "/dev/nvidia%d" % minor
+    if not os.path.exists(path):
+        os.mknod(path := "/tmp/nvidia%d" % minor, 0o020666, os.makedev(195, minor))
+    try:
+        os.close(os.open(path, os.O_RDWR))
+        errors[minor] = None
+    except OSError as error:
+        errors[minor] = error.errno
+print(json.dumps([found, [name for name in sorted(os.listdir("/dev")) if name[6:].isdigit()], errors]))
+"""
+
+
+class Box:
+    """A host with engines."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    @property
+    def uuids(self) -> list[str]:
+        """The GPUs of the host."""
+        return [gpu["uuid"] for gpu in json.loads(self.host.check_output("gpu-simulator show"))["gpus"]]
+
+    def sees(self, engine: str, *asked: str) -> Any:
+        """What a container sees that asks for GPUs: UUIDs, nodes, and what opening each of the host's nodes gives."""
+        devices = " ".join(f"--device nvidia.com/gpu={name}" for name in asked)
+        command = f"{engine} run --rm --network none --cap-add MKNOD {devices} --entrypoint python3 {IMAGE} -c %s"
+        return json.loads(self.host.check_output(command, SEES))
+
+    def start(self, name: str) -> None:
+        """Start a container that stays."""
+        sleep = "import time; time.sleep(100000)"
+        self.host.check_output(f"docker run -d --name {name} --network none --entrypoint python3 {IMAGE} -c %s", sleep)
+
+    def pids(self, container: str) -> list[str]:
+        """The processes of the engine and of a container."""
+        return [
+            self.host.check_output("systemctl show docker.service --property=MainPID --value"),
+            self.host.check_output("docker inspect --format '{{.State.Pid}}' %s", container),
+        ]
+
+    def daemon(self) -> dict[str, Any]:
+        """Docker's configuration."""
+        return dict(json.loads(self.host.file("/etc/docker/daemon.json").content_string))
+
+
+@pytest.fixture
+def box(host: Host) -> Box:
+    """The host."""
+    return Box(host)
+
+
+@pytest.fixture
+def role(play: Callable[..., CompletedProcess[str]]) -> Callable[..., str]:
+    """Return a function that runs an entry point with options, and gives what was said, on one line."""
+
+    def run(entry: str = "main", *, fails: bool = False, **options: Any) -> str:
+        variables = {"entry": entry, **{f"nvidia_container_toolkit_{name}": value for name, value in options.items()}}
+        done = play(ROLE, "--extra-vars", json.dumps(variables))
+        said = re.sub(r"\s+", " ", done.stdout + done.stderr)
+        assert (done.returncode != 0) is fails, said
+        return said
+
+    return run

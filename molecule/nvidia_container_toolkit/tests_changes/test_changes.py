@@ -1,0 +1,108 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Further runs: nothing for nothing, no restart under containers unasked, and an engine that always comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://box"]
+UNITS = ["docker"]
+
+Role = Callable[..., str]
+SPEC = "/var/run/cdi/nvidia.yaml"
+SENTENCES = {
+    "engine": "nvidia_container_toolkit_engines names dockr, which role nvidia_container_toolkit does not know: it",
+    "missing": "box has no crio, which nvidia_container_toolkit_engines names: install it, leave it out.",
+    "user": "box has no user nobody-here: create it",
+    "sources": "box has entries for NVIDIA's repository of the toolkit in /etc/apt/sources.list.d/other.list, and",
+    "driver": "The NVIDIA driver of box is in state 'not_loaded', so that no container can have a GPU: run role",
+}
+
+
+def test_second_run_changes_nothing_and_leaves_a_container_alone(host: Host, box: Any, role: Role) -> None:
+    box.start("work")
+    before = box.pids("work")
+    said = role()
+    assert "changed=0" in said
+    assert box.pids("work") == before
+
+
+def test_a_restart_waits_for_containers_unless_it_is_forced(host: Host, box: Any, role: Role) -> None:
+    before = box.pids("work")
+    said = role(docker_config={"log-level": "warn"})
+    assert "docker on box: restart needed, 1 containers run (work): stop them" in said
+    assert box.pids("work") == before
+    assert "docker on box waits for a restart, 1 containers run (work)" in role("verify", fails=True)
+    said = role(docker_config={"log-level": "warn"}, restart="force")
+    assert "restart needed" not in said
+    assert box.pids("work")[0] != before[0]
+    assert host.check_output("docker inspect --format '{{.State.Running}}' work") == "false"
+    assert box.daemon()["log-level"] == "warn"
+    host.check_output("docker rm work")
+
+
+def test_an_engine_that_does_not_come_back_gets_its_old_configuration(host: Host, box: Any, role: Role) -> None:
+    file = "/etc/docker/daemon.json"
+    before, mode = host.file(file).content_string, host.file(file).mode
+    said = role(fails=True, docker_config={"log-level": "warn", "storage-driver": "nosuch"})
+    assert (
+        "docker was not configured: it did not come back with its new configuration, and runs again with the old one"
+        in said
+    )
+    assert "nosuch" in said
+    assert (host.file(file).content_string, host.file(file).mode) == (before, mode)
+    uuid = box.uuids[1]
+    assert box.sees("docker", uuid)[0] == [uuid]
+
+
+def test_one_broken_engine_does_not_keep_the_other_from_its_gpus(host: Host, box: Any, role: Role) -> None:
+    """Nor is what can't be read touched."""
+    before = host.file("/etc/docker/daemon.json").content_string
+    broken = before.replace(",", ",,", 1)
+    pid = host.check_output("systemctl show docker.service --property=MainPID --value")
+    host.check_output("printf %%s %s > /etc/docker/daemon.json", broken)
+    host.check_output(f"rm {SPEC}")
+    try:
+        assert "nvidia.yaml on box is not there, or older than a change" in role("verify", fails=True)
+        said = role(fails=True)
+        assert "docker was not configured: /etc/docker/daemon.json is no JSON: line 2, column" in said
+        assert host.file("/etc/docker/daemon.json").content_string == broken
+        uuid = box.uuids[2]
+        assert box.sees("podman", uuid)[0] == [uuid]
+        assert host.check_output("systemctl show docker.service --property=MainPID --value") == pid
+    finally:
+        host.check_output("printf %%s %s > /etc/docker/daemon.json", before)
+
+
+def test_an_older_toolkit_without_units_describes_the_gpus_all_the_same(host: Host, box: Any, role: Role) -> None:
+    role(version="1.17.8-1")
+    rows = host.check_output("dpkg-query -W -f '${Version} ${db:Status-Want}\\n' '*nvidia-container*'").splitlines()
+    assert set(rows) == {"1.17.8-1 hold"}
+    assert host.file("/etc/cdi/nvidia.yaml").exists
+    assert not host.file(SPEC).exists
+    uuid = box.uuids[3]
+    assert box.sees("docker", uuid)[0] == box.sees("podman", uuid)[0] == [uuid]
+
+
+@pytest.fixture(scope="module")
+def refused(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What was said already, so that the playbook runs once."""
+    return {}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_refusals(host: Host, play: Callable[..., CompletedProcess[str]], refused: dict[str, str], name: str) -> None:
+    if not refused:
+        done = play(Path(__file__).parents[1] / "refusals.yml")
+        refused["all"] = " ".join((done.stdout + done.stderr).split()).replace("''", "'")
+        assert done.returncode == 0, refused["all"]
+    assert f"refused {name}: {SENTENCES[name]}" in refused["all"]
