@@ -67,7 +67,9 @@ def paths() -> dict[str, str]:
 
 
 def _needed(binaries: t.Sequence[str]) -> list[str]:
-    done = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False)
+    done = subprocess.run(  # pylint: disable=ansible-bad-function
+        ["ldd", *binaries], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise ImageError(f"ldd {' '.join(binaries)} says: {' '.join(done.stderr.split())}: name an image")
     return sorted(set(libraries(done.stdout)))

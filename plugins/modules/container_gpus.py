@@ -176,7 +176,9 @@ class _Cli:
         name = f"cudahub-gpus-{uuid.uuid4().hex[:12]}"
         command = _container_gpus.command(self._command, self._request, image, gpu, program, name)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+            done = subprocess.run(  # pylint: disable=ansible-bad-function
+                command, capture_output=True, text=True, timeout=timeout, check=False
+            )
         except subprocess.TimeoutExpired as error:
             raise TimeLimitError from error
         finally:
@@ -192,7 +194,7 @@ class _Cli:
         self._ask("rmi", "--force", image)
 
     def _ask(self, *words: str) -> tuple[int, str]:
-        done = subprocess.run(
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
             [*self._command, *words], capture_output=True, text=True, timeout=LONGEST_IMPORT, check=False
         )
         return done.returncode, " ".join((done.stderr.strip() or done.stdout.strip()).split())

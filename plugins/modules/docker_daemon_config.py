@@ -255,12 +255,12 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        module.exit_json(**act(module))
+        result = act(module)
     except ConfigError as error:
-        message = f"{module.params['path']} {error}"
+        module.fail_json(msg=f"{module.params['path']} {error}")
     except OSError as error:
-        message = f"{error.filename or module.params['path']}: {error.strerror}"
-    module.fail_json(msg=message)
+        module.fail_json(msg=f"{error.filename or module.params['path']}: {error.strerror}")
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":
