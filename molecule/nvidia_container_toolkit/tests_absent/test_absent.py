@@ -30,4 +30,4 @@ def test_engines_and_images_stay_and_give_no_gpus(host: Host) -> None:
         run = f"{engine} run --rm --network none --entrypoint python3"
         assert host.check_output(f"{run} localhost/test:1 -c 'print(6)'") == "6"
         assert host.run(f"{run} --device nvidia.com/gpu=0 localhost/test:1 -c 'print(6)'").rc in (125, 126)
-    assert host.check_output("systemctl --failed --no-legend 'nvidia*' 'docker*'") == ""
+    assert host.check_output("systemctl list-units --state=failed --no-legend 'nvidia*' 'docker*'") == ""
