@@ -63,6 +63,7 @@ STAND_INS: Mapping[str, Any] = {
         said("Work"),
     ],
     "tljh/tasks/main.yml": [said("Hub")],
+    "nvidia_container_toolkit/tasks/main.yml": [said("Containers")],
     "nvidia_driver/tasks/main.yml": [
         said("Driver"),
         {
@@ -89,6 +90,7 @@ NAMES = {
     "Once": "once",
     "Work": "work",
     "Hub": "hub",
+    "Containers": "containers",
 }
 
 

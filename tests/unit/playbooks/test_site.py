@@ -12,6 +12,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from ansible_collections.cudahub.gpu.tests.unit.playbook_run import run_playbook
+from ansible_collections.cudahub.gpu.tests.unit.playbooks.reduced_site import Site, hosts
 
 NOBODY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
 
@@ -52,3 +53,29 @@ def test_tags(tmp_path: Path, tag: str) -> None:
     done = site(tmp_path, {"gpu_nodes": {"hosts": {"b": NOBODY}}}, "--list-tags")
     assert done.returncode == 0, done.stdout
     assert tag in done.stdout.partition("TASK TAGS: [")[2]
+
+
+@pytest.fixture(scope="module")
+def reduced(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(tmp_path_factory.mktemp("site"), "cudahub.gpu.site")
+
+
+def test_containers_come_after_the_driver(reduced: Site) -> None:
+    ran = reduced.run({"gpu_nodes": hosts("a", "b"), "docker_gpu": hosts("a", "c")})
+    assert ran.code == 0, ran.output
+    assert (ran.of("a"), ran.of("b")) == (["facts", "driver", "proof", "containers"], ["facts", "driver", "proof"])
+    assert ran.of("c") == ["containers"]
+
+
+def test_a_host_that_waits_for_a_reboot_gets_no_containers(reduced: Site) -> None:
+    groups = {"gpu_nodes": {"a": {"waits": True}, "b": {}}, "docker_gpu": hosts("a", "b")}
+    ran = reduced.run(groups)
+    assert ran.code == 0, ran.output
+    assert (ran.of("a"), ran.of("b")) == (["facts", "driver"], ["facts", "driver", "proof", "containers"])
+    assert "Containers on a see no GPUs yet: its NVIDIA driver waits for a reboot" in ran.output
+
+
+def test_containers_alone(reduced: Site) -> None:
+    ran = reduced.run({"gpu_nodes": hosts("a"), "docker_gpu": hosts("a")}, "--tags", "containers")
+    assert ran.code == 0, ran.output
+    assert ran.of("a") == ["containers"]
