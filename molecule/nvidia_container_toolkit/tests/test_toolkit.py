@@ -52,6 +52,10 @@ def test_what_the_user_had_in_daemon_json_is_there(host: Host, box: Any) -> None
     assert "nvidia" in host.check_output("docker info --format '{{json .Runtimes}}'")
 
 
+def test_a_description_that_somebody_has_made_is_put_aside(host: Host) -> None:
+    assert host.check_output("cd /etc/cdi && grep -H . *") == "nvidia.yaml.disabled:# by hand"
+
+
 def test_all_packages_are_held_at_one_version(host: Host) -> None:
     rows = host.check_output(f"dpkg-query -W -f '${{Package}} ${{Version}}\\n' {' '.join(PACKAGES)}")
     assert len({row.split()[1] for row in rows.splitlines()}) == 1

@@ -18,7 +18,7 @@ def test_the_toolkit_is_gone(host: Host) -> None:
     assert not host.exists("nvidia-ctk")
     assert host.check_output("apt-mark showhold") == ""
     found = "find /etc/apt /etc/cdi /var/run/cdi /etc/udev /var/lib/cudahub/container-toolkit -type f -name '*nvidia*'"
-    assert host.run(found).stdout == ""
+    assert host.run(found).stdout == "/etc/cdi/nvidia.yaml.disabled\n"
 
 
 def test_the_user_has_the_configuration_of_before(host: Host, box: Any) -> None:
