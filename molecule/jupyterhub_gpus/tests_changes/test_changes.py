@@ -65,6 +65,7 @@ def apply(play: Play) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.long
 def test_refusals_come_before_any_change(apply: Callable[..., str]) -> None:
     text = apply(playbook="refusals.yml")
     for name, sentence in SENTENCES.items():
