@@ -149,6 +149,8 @@ def looks_at_home(page: Page, name: str) -> None:
     backgrounds = set()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        # JupyterHub's script follows.
+        expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
         for width in (1200, 390):
             page.set_viewport_size({"width": width, "height": 800})
             picture(page, f"{name}-{scheme}-{width}")
