@@ -1,0 +1,611 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From the description of a deep-learning image to its Containerfile, files, digest and names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+
+Read = t.Callable[[str], str]
+"""Returns the text of a file of the controller, or raises OSError or UnicodeDecodeError."""
+
+PREFIX = "/opt/cudahub/venv"
+BIN = "/opt/cudahub/bin"
+OWN_LABEL = "org.cudahub.role"
+NAME_LABEL = "org.cudahub.image"
+DIGEST_LABEL = "org.cudahub.digest"
+ROLE = "dl_images"
+NONE = "none"
+CPU = "cpu"
+CUDA = ("12", "13", CPU)
+CHECKS = ("nvml", "framework", "cupy")
+JUPYTER_PORT = 8888
+TAG_LENGTH = 12
+KEYS = frozenset({
+    "apt", "base", "command", "conda", "cuda", "entrypoint_checks", "environment", "examples", "framework", "labels",
+    "name", "pip", "ports", "python", "requirements", "tag", "uid", "user", "workspace",
+})  # fmt: skip
+LOCKS = "locks/"
+"""What the name of a list of this role's begins with, when it is read."""
+
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_BASE = re.compile(
+    rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@sha256:[0-9a-f]{64})?"
+)
+_PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]+\])?\s*===?\s*[A-Za-z0-9.!+_-]+(?:\s*;[^\n]*)?")
+_APT = re.compile(r"[a-z0-9][a-z0-9+.-]+(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~-]+)?")
+_CONDA = re.compile(r"[A-Za-z0-9_.:/-]+(?:\[[^\]\n]*\])?[ =<>!~A-Za-z0-9.,*_+-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_PYTHON = re.compile(r"3\.\d{1,2}")
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}")
+_PATH = re.compile(r"/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._/-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that the build downloads, and what its SHA-256 has to be."""
+
+    url: str = ""
+    checksum: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be downloaded and checked."""
+        return bool(re.fullmatch(r"https?://[^\s\"'\\$]+", self.url) and _CHECKSUM.fullmatch(self.checksum))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all images share."""
+
+    base: str
+    python: str
+    cuda: str
+    """Empty if no GPU was found."""
+    frameworks: t.Mapping[str, t.Any]
+    """The table of the lock files that are there."""
+    prefix: str = ""
+    """Registry and namespace, with a slash at the end; or empty."""
+    files: t.Mapping[str, str] = field(default_factory=dict)
+    """What is copied into ``/opt/cudahub/bin``."""
+    micromamba: Download = Download()
+    examples: Download = Download()
+
+
+@dataclass(frozen=True)
+class Image:
+    """One description with all defaults in their places."""
+
+    name: str
+    tag: str
+    base: str
+    framework: str
+    python: str
+    cuda: str
+    apt: tuple[str, ...]
+    pip: tuple[str, ...]
+    requirements: str
+    """The text of the file."""
+    conda: tuple[str, ...]
+    conda_file: str
+    """The text of the environment file."""
+    examples: bool
+    workspace: str
+    ports: tuple[int, ...]
+    user: str
+    uid: int
+    checks: tuple[str, ...]
+    environment: t.Mapping[str, str]
+    labels: t.Mapping[str, str]
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def hashed(self) -> bool:
+        """Whether the requirements carry hashes."""
+        return "--hash=" in self.requirements
+
+    @property
+    def has_conda(self) -> bool:
+        """Whether its Python is conda's."""
+        return bool(self.conda or self.conda_file)
+
+    @property
+    def has_cupy(self) -> bool:
+        """Whether CuPy is in it, which the GPUs are proven with."""
+        wanted = (*self.requirements.splitlines(), *self.pip, *self.conda)
+        conda = re.search(r"(?m)^\s*- *cupy\b", self.conda_file)
+        return bool(conda or any(re.match(r"cupy(-cuda\d+x)?\b", line) for line in wanted))
+
+
+@dataclass(frozen=True)
+class Build:
+    """What the role has to bring about for one image."""
+
+    name: str
+    repository: str
+    reference: str
+    candidate: str
+    references: tuple[str, ...]
+    digest: str
+    cuda: str
+    framework: str
+    cupy: bool
+    python: str
+    labels: t.Mapping[str, str]
+    files: t.Mapping[str, str]
+
+
+class _Mistakes:
+    """Collects sentences about one image."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.sentences: list[str] = []
+
+    def add(self, key: str, what: str) -> None:
+        self.sentences.append(f"dl_images_images: image {self.label} has {key} {what}.")
+
+
+def plan(descriptions: t.Sequence[t.Any], settings: Settings, read: Read) -> tuple[list[Build], list[str]]:
+    """What to build for some descriptions, and a sentence for each mistake in them."""
+    builds: list[Build] = []
+    sentences: list[str] = []
+    names = Counter(str(one.get("name")) for one in descriptions if isinstance(one, t.Mapping))
+    for number, described in enumerate(descriptions, start=1):
+        if not isinstance(described, t.Mapping):
+            sentences.append(f"dl_images_images: entry {number} is {described!r}, which is no description of an image.")
+            continue
+        label = str(described.get("name") or f"number {number}")
+        image, found = _image(described, label, settings, read)
+        sentences += found
+        if image is not None and names[image.name] == 1:
+            builds.append(build_of(image, settings))
+    for name, count in names.items():
+        if count > 1:
+            sentences.append(f"dl_images_images: name {name} is given to {count} images: give each image its own.")
+    return builds, sentences
+
+
+def _image(
+    described: t.Mapping[str, t.Any], label: str, settings: Settings, read: Read
+) -> tuple[Image | None, list[str]]:
+    wrong = _Mistakes(label)
+    unknown = sorted(set(map(str, described)) - KEYS)
+    if unknown:
+        wrong.add(f"key{'s' * (len(unknown) > 1)} {', '.join(unknown)}", f"which no image has: give {_listed(KEYS)}")
+    get = {key: value for key, value in described.items() if value is not None}
+    name, tag = _names(get, wrong)
+    framework = str(get.get("framework", NONE))
+    if framework not in (*settings.frameworks, NONE):
+        wrong.add(f"framework '{framework}'", f"which is unknown: give one of {_listed([*settings.frameworks, NONE])}")
+    python = str(get.get("python") or settings.python)
+    if not _PYTHON.fullmatch(python):
+        wrong.add(f"python '{python}'", 'which is no version such as "3.13" in quotes')
+    base = str(get.get("base") or settings.base.replace("{python}", python))
+    _check_base(base, wrong)
+    conda, conda_file = _conda(get.get("conda"), settings, read, wrong)
+    table = settings.frameworks.get(framework, {})
+    cuda = _cuda(get, framework, table, settings, wrong)
+    requirements, version = _requirements(get, framework, table, cuda, python, read, wrong)
+    pip = _texts(get, "pip", _PINNED, "is not pinned: give name==version", wrong)
+    workspace, user, uid = _inside(get, wrong)
+    if get.get("examples"):
+        _check_examples(framework, settings, wrong)
+    command = tuple(map(str, _list(get, "command", wrong)))
+    if not command and framework == NONE:
+        wrong.add(f"framework {NONE}", "and no command, and so nothing to run: give command as a list of words")
+    ports = _ports(get, jupyter=not command, wrong=wrong)
+    image = Image(
+        name=name, tag=tag, base=base, framework=framework, python=python, cuda=cuda, pip=pip, version=version,
+        apt=_texts(get, "apt", _APT, "is no package of Debian's: give name or name=version", wrong),
+        requirements=requirements, conda=conda, conda_file=conda_file, examples=bool(get.get("examples", False)),
+        workspace=workspace, ports=ports, user=user, uid=uid, command=command,
+        checks=_checks(get, framework, cuda, wrong),
+        environment=_pairs(get, "environment", _VARIABLE, wrong), labels=_pairs(get, "labels", _LABEL, wrong),
+    )  # fmt: skip
+    if not image.has_cupy and "cupy" in image.checks:
+        wrong.add("cupy in entrypoint_checks", "and no CuPy: add cupy-cuda12x or cupy-cuda13x to pip")
+    return (None if wrong.sentences else image), wrong.sentences
+
+
+def _names(get: t.Mapping[str, t.Any], wrong: _Mistakes) -> tuple[str, str]:
+    name, tag = str(get.get("name", "")), str(get.get("tag", ""))
+    if not _NAME.fullmatch(name) or len(name) > 128:
+        wrong.add(
+            f"name '{name}'", "which no registry takes: give lower-case letters and digits, with single . _ - or /"
+        )
+    if tag and (not _TAG.fullmatch(tag) or tag == "latest"):
+        wrong.add(f"tag '{tag}'", "which names no certain image: give letters, digits, . _ and -, and not 'latest'")
+    return name, tag
+
+
+def _inside(get: t.Mapping[str, t.Any], wrong: _Mistakes) -> tuple[str, str, int]:
+    """The workspace and the user."""
+    workspace = str(get.get("workspace", "/workspace"))
+    if not _PATH.fullmatch(workspace) or "/../" in f"{workspace}/":
+        wrong.add(f"workspace '{workspace}'", "which is no absolute path of letters, digits, . _ and -")
+    user = str(get.get("user", "user"))
+    if not _USER.fullmatch(user) or user == "root":
+        wrong.add(f"user '{user}'", "which is no name of a user without privileges: give lower-case letters and digits")
+    uid = _number(get.get("uid", 1000)) or 0
+    if not 1 <= uid <= 60000:
+        wrong.add(f"uid {get.get('uid')!r}", "which is none of 1 to 60000")
+    return workspace, user, uid
+
+
+def _check_examples(framework: str, settings: Settings, wrong: _Mistakes) -> None:
+    if framework != "pytorch":
+        wrong.add("examples", f"which are PyTorch's, and framework {framework}: leave them out")
+    elif not settings.examples.usable:
+        wrong.add("examples", "and there is nothing to check them by: set dl_images_examples_url and _checksum")
+
+
+def _listed(names: t.Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _number(value: object) -> int | None:
+    text = str(value)
+    return int(text) if re.fullmatch(r"\d{1,9}", text) and not isinstance(value, bool) else None
+
+
+def _list(get: t.Mapping[str, t.Any], key: str, wrong: _Mistakes) -> list[t.Any]:
+    value = get.get(key, [])
+    if isinstance(value, str) or not isinstance(value, t.Sequence):
+        wrong.add(f"{key} {value!r}", "which is no list")
+        return []
+    broken = [one for one in value if not isinstance(one, (str, int, float)) or _CONTROL.search(str(one))]
+    for one in broken:
+        wrong.add(f"{key} {one!r}", "which is no word in one line")
+    return [one for one in value if one not in broken]
+
+
+def _texts(get: t.Mapping[str, t.Any], key: str, form: re.Pattern[str], what: str, wrong: _Mistakes) -> tuple[str, ...]:
+    found = tuple(str(one).strip() for one in _list(get, key, wrong))
+    for one in found:
+        if not form.fullmatch(one):
+            wrong.add(f"{key} '{one}'", f"which {what}")
+    return found
+
+
+def _pairs(get: t.Mapping[str, t.Any], key: str, form: re.Pattern[str], wrong: _Mistakes) -> dict[str, str]:
+    value = get.get(key, {})
+    if not isinstance(value, t.Mapping):
+        wrong.add(f"{key} {value!r}", "which is no dictionary")
+        return {}
+    pairs = {str(name): str(one) for name, one in value.items()}
+    for name, one in pairs.items():
+        if not form.fullmatch(name) or _CONTROL.search(one):
+            wrong.add(f"{key} '{name}'", "which is no name, or has a value of more than one line")
+        elif key == "labels" and name in (OWN_LABEL, NAME_LABEL, DIGEST_LABEL):
+            wrong.add(f"labels {name}", "which the role itself writes: leave it out")
+    return pairs
+
+
+def _ports(get: t.Mapping[str, t.Any], jupyter: bool, wrong: _Mistakes) -> tuple[int, ...]:
+    given = _list(get, "ports", wrong) if "ports" in get else [JUPYTER_PORT] if jupyter else []
+    found = []
+    for one in given:
+        port = _number(one)
+        if port is None or not 1 <= port <= 65535:
+            wrong.add(f"ports {one!r}", "which is no port from 1 to 65535")
+        else:
+            found.append(port)
+    if jupyter and not given:
+        wrong.add("ports []", f"and Jupyter needs one: leave ports out for {JUPYTER_PORT}, or give command")
+    return tuple(found)
+
+
+def _checks(get: t.Mapping[str, t.Any], framework: str, cuda: str, wrong: _Mistakes) -> tuple[str, ...]:
+    found = tuple(map(str, _list(get, "entrypoint_checks", wrong))) if "entrypoint_checks" in get else None
+    for one in found or ():
+        if one not in CHECKS or (one == "framework" and framework == NONE):
+            fitting = [name for name in CHECKS if framework != NONE or name != "framework"]
+            wrong.add(f"entrypoint_checks '{one}'", f"which can't be checked: give of {', '.join(fitting)}")
+    return (() if cuda == CPU else ("nvml",)) if found is None else found
+
+
+def _check_base(base: str, wrong: _Mistakes) -> None:
+    match = _BASE.fullmatch(base)
+    if match is None:
+        wrong.add(f"base '{base}'", "which is no reference of an image: give one such as debian:13-slim")
+    elif match["tag"] == "latest" or (match["tag"] is None and "@" not in base):
+        wrong.add(f"base '{base}'", "which is another image tomorrow: give a tag that is not 'latest', or a digest")
+
+
+def _conda(given: object, settings: Settings, read: Read, wrong: _Mistakes) -> tuple[tuple[str, ...], str]:
+    if not given:
+        return (), ""
+    if not settings.micromamba.usable:
+        wrong.add("conda", "and there is no micromamba to install it with: set dl_images_micromamba_url and _checksum")
+    if isinstance(given, str):
+        return (), _text_of(given, "conda", read, wrong)
+    return _texts({"conda": given}, "conda", _CONDA, "is no spec of conda's", wrong), ""
+
+
+def _text_of(path: str, key: str, read: Read, wrong: _Mistakes) -> str:
+    try:
+        return read(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        wrong.add(f"{key} '{path}'", f"which the controller can't read: {reason}")
+        return ""
+
+
+def _cuda(
+    get: t.Mapping[str, t.Any], framework: str, table: t.Mapping[str, t.Any], settings: Settings, wrong: _Mistakes
+) -> str:
+    offered: t.Mapping[str, t.Any] = table.get("cuda", {})
+    if "cuda" in get:
+        cuda = str(get["cuda"])
+        if cuda not in CUDA:
+            wrong.add(f"cuda '{cuda}'", f"which is none of {', '.join(CUDA)}")
+        return cuda
+    if settings.cuda == "":
+        wrong.add("no cuda", "and the host has no GPU to choose it by: give cuda, or set dl_images_cpu_only to true")
+        return ""
+    if framework == NONE or "requirements" in get or settings.cuda in offered or settings.cuda == CPU:
+        return settings.cuda
+    # A driver runs what was built for an older CUDA.
+    older = [line for line in offered if line != CPU and int(line) < int(settings.cuda)]
+    return max(older, key=int, default=settings.cuda)
+
+
+def _requirements(
+    get: t.Mapping[str, t.Any], framework: str, table: t.Mapping[str, t.Any], cuda: str, python: str,
+    read: Read, wrong: _Mistakes,
+) -> tuple[str, str]:  # fmt: skip
+    """The text of the requirements, and the framework's version if it is a list of this role's."""
+    if "requirements" in get:
+        text = _text_of(str(get["requirements"]), "requirements", read, wrong)
+        for line in unpinned(text):
+            wrong.add(f"requirements {get['requirements']}", f"with '{line}', which is not pinned: give name==version")
+        return text, ""
+    if not table or cuda not in CUDA:
+        return "", ""
+    offered: t.Mapping[str, t.Any] = table["cuda"]
+    version = next(iter(offered.values()))["version"]
+    if cuda not in offered:
+        wrong.add(
+            f"cuda {cuda}",
+            f"and there is no list of {framework} {version} for it: give one of {_listed(offered)}, or requirements",
+        )
+        return "", ""
+    if python not in table["pythons"] and _PYTHON.fullmatch(python):
+        wrong.add(
+            f"python {python}",
+            f"and the list of {framework} {version} is for {' and '.join(table['pythons'])}: give requirements",
+        )
+        return "", ""
+    lock = offered[cuda]
+    return _text_of(f"{LOCKS}{lock['lock']}", "framework", read, wrong), str(lock["version"])
+
+
+def logical_lines(text: str) -> list[str]:
+    """The requirements of a file, each in one line, without comments and hashes."""
+    joined = re.sub(r"\\\n", " ", text)
+    lines = (re.sub(r"(^|\s)#.*", "", line) for line in joined.splitlines())
+    return [bare for line in lines if (bare := re.sub(r"\s--hash=\S+", "", line).strip())]
+
+
+def unpinned(text: str) -> list[str]:
+    """The requirements of a file that don't say a version."""
+    return [line for line in logical_lines(text) if not _PINNED.fullmatch(line)]
+
+
+def quoted(text: str) -> str:
+    """A value of LABEL or ENV."""
+    return json.dumps(text, ensure_ascii=False).replace("$", "\\$")
+
+
+def shell_quoted(text: str) -> str:
+    """A word of a command of RUN, in which the builder replaces nothing."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def files_of(image: Image, settings: Settings) -> dict[str, str]:
+    """The files of the build but the Containerfile."""
+    found = dict(settings.files)
+    if image.requirements:
+        found["requirements.txt"] = image.requirements
+    if image.pip:
+        found["pip.txt"] = "".join(f"{spec}\n" for spec in image.pip)
+        found["constraints.txt"] = "".join(f"{_without_extras(line)}\n" for line in logical_lines(image.requirements))
+    if image.conda_file:
+        found["environment.yml"] = image.conda_file
+    return found
+
+
+def _without_extras(line: str) -> str:
+    return re.sub(r"^([A-Za-z0-9._-]+)\[[^\]]*\]", r"\1", line)
+
+
+_APT_CACHE = " ".join(
+    f"--mount=type=cache,target={place},sharing=locked" for place in ("/var/cache/apt", "/var/lib/apt/lists")
+)
+_PIP_CACHE = "--mount=type=cache,target=/root/.cache/pip --mount=type=secret,id=pip --mount=type=secret,id=ca"
+_PIP = f"PIP_CONFIG_FILE=/run/secrets/pip PIP_DISABLE_PIP_VERSION_CHECK=1 {PREFIX}/bin/python -m pip install"
+
+
+def _bound(*names: str) -> str:
+    return " ".join(f"--mount=type=bind,source={name},target=/run/build/{name}" for name in names)
+
+
+def containerfile(image: Image, settings: Settings) -> str:
+    """The Containerfile but for the label of its digest."""
+    lines = [f"FROM {image.base}"]
+    if image.apt:
+        words = " ".join(map(shell_quoted, image.apt))
+        lines.append(
+            f"RUN {_APT_CACHE} \\\n    rm -f /etc/apt/apt.conf.d/docker-clean \\\n && apt-get update \\\n"
+            f" && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends {words}"
+        )
+    lines.append(
+        f"RUN groupadd --force --non-unique --gid {image.uid} {image.user} \\\n"
+        f" && useradd --non-unique --uid {image.uid} --gid {image.user} --create-home --shell /bin/bash {image.user}"
+        " \\\n"
+        f" && install --directory --owner={image.uid} --group={image.uid} {image.workspace}"
+    )
+    lines += _python(image, settings)
+    if image.requirements:
+        hashes = "--require-hashes " if image.hashed else ""
+        lines.append(
+            f"RUN {_PIP_CACHE} {_bound('requirements.txt')} \\\n"
+            f"    {_PIP} {hashes}--requirement /run/build/requirements.txt"
+        )
+    if image.pip:
+        lines.append(
+            f"RUN {_PIP_CACHE} {_bound('pip.txt', 'constraints.txt')} \\\n"
+            f"    {_PIP} --constraint /run/build/constraints.txt --requirement /run/build/pip.txt"
+        )
+    if image.examples:
+        download = settings.examples
+        lines.append(f"ADD --checksum={download.checksum} {download.url} /opt/cudahub/examples.tar.gz")
+        lines.append(
+            f"RUN install --directory --owner={image.uid} --group={image.uid} {image.workspace}/examples \\\n"
+            f" && tar --extract --gzip --strip-components=1 --no-same-owner --file=/opt/cudahub/examples.tar.gz"
+            f" --directory={image.workspace}/examples \\\n"
+            f" && chown --recursive {image.uid}:{image.uid} {image.workspace}/examples"
+        )
+    lines.append(f"COPY --chmod=0755 {' '.join(sorted(settings.files))} {BIN}/")
+    variables = {
+        **image.environment,
+        "CUDAHUB_CHECKS": " ".join(image.checks),
+        "CUDAHUB_FRAMEWORK": image.framework,
+    }
+    lines += [f"ENV {name}={quoted(value)}" for name, value in sorted(variables.items())]
+    lines += [f"LABEL {quoted(name)}={quoted(value)}" for name, value in sorted(labels_of(image).items())]
+    lines += [f"EXPOSE {port}" for port in image.ports]
+    health = [f"{PREFIX}/bin/python", f"{BIN}/check.py", "--health", *map(str, image.ports[:1])]
+    lines.append(f"HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD {json.dumps(health)}")
+    lines += [f"USER {image.uid}:{image.uid}", f"WORKDIR {image.workspace}"]
+    lines += [f'ENTRYPOINT ["{BIN}/entrypoint"]', f"CMD {json.dumps(command_of(image))}"]
+    return "\n".join(lines) + "\n"
+
+
+def _python(image: Image, settings: Settings) -> list[str]:
+    path = f"ENV PATH={PREFIX}/bin:$PATH"
+    if not image.has_conda:
+        return [f"RUN python3 -m venv {PREFIX}", path]
+    add = (
+        f"ADD --checksum={settings.micromamba.checksum} --chmod=0755 {settings.micromamba.url} /opt/cudahub/micromamba"
+    )
+    create = f"MAMBA_ROOT_PREFIX=/root/.mamba /opt/cudahub/micromamba create --yes --prefix {PREFIX}"
+    cache = "--mount=type=cache,target=/root/.mamba/pkgs"
+    if image.conda_file:
+        return [
+            add,
+            f"RUN {cache} {_bound('environment.yml')} \\\n    {create} --file /run/build/environment.yml",
+            path,
+        ]
+    specs = " ".join(map(shell_quoted, (*image.conda, f"python={image.python}", "pip")))
+    return [add, f"RUN {cache} \\\n    {create} --override-channels --channel conda-forge {specs}", path]
+
+
+def command_of(image: Image) -> list[str]:
+    """What the container runs: what is asked for, or JupyterLab, which makes a token unless it is given one."""
+    if image.command:
+        return list(image.command)
+    return ["jupyter", "lab", "--ip=0.0.0.0", f"--port={image.ports[0]}", "--no-browser"]
+
+
+def labels_of(image: Image) -> dict[str, str]:
+    """The labels but the digest's."""
+    own = {
+        "org.opencontainers.image.title": image.name,
+        "org.opencontainers.image.base.name": image.base,
+        "org.cudahub.framework": image.framework,
+        "org.cudahub.cuda": image.cuda,
+        OWN_LABEL: ROLE,
+        NAME_LABEL: image.name,
+    }
+    version = {"org.opencontainers.image.version": image.version} if image.version else {}
+    return {**own, **version, **image.labels}
+
+
+def build_of(image: Image, settings: Settings) -> Build:
+    """What to build: the digest covers the Containerfile, which names the base, and each file."""
+    text, files = containerfile(image, settings), files_of(image, settings)
+    inputs = json.dumps({"Containerfile": text, "files": files}, sort_keys=True)
+    digest = hashlib.sha256(inputs.encode()).hexdigest()
+    repository = f"{settings.prefix}{image.name}"
+    short = digest[:TAG_LENGTH]
+    references = [f"{repository}:{short}", *([f"{repository}:{image.tag}"] if image.tag else [])]
+    return Build(
+        name=image.name,
+        repository=repository,
+        reference=references[0],
+        candidate=f"{repository}:{short}-unproven",
+        references=tuple(references),
+        digest=digest,
+        cuda=image.cuda,
+        framework=image.framework,
+        cupy=image.has_cupy and image.cuda != CPU,
+        python=f"{PREFIX}/bin/python",
+        labels={**labels_of(image), DIGEST_LABEL: digest},
+        files={"Containerfile": f"{text}LABEL {DIGEST_LABEL}={quoted(digest)}\n", **files},
+    )
+
+
+def failure(name: str, log: str, status: int) -> str:
+    """A sentence about a build that failed, with what the builder said last."""
+    said = _last_error(log)
+    if re.search(r"no space left on device", log, re.IGNORECASE):
+        why = "the disk of Docker is full: free some, for instance by docker builder prune, or lower dl_images_keep"
+    elif re.search(
+        r"failed to resolve source metadata|pull access denied|manifest unknown|load metadata for .*ERROR", log
+    ):
+        why = "its base image can't be had: correct base, log in to its registry, or pull it beforehand"
+    elif re.search(r"do not match the hashes|THESE PACKAGES DO NOT MATCH", log):
+        why = "a distribution is not the one that requirements names: make the list of requirements anew"
+    elif re.search(r"No matching distribution found|Could not find a version", log):
+        why = "a Python distribution can't be had: correct requirements or pip, or set dl_images_pip_index_url"
+    elif status < 0 or status > 128 or "CANCELED" in log or "context canceled" in log:
+        why = "it was interrupted: run the role again"
+    else:
+        why = "a step failed"
+    return f"Image {name} could not be built, because {why}." + (f" Docker said last: {said}" if said else "")
+
+
+def _last_error(log: str) -> str:
+    lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"(#\d+ )?([\d.]+ )?(ERROR|E:|error)\b", line)]
+    full = [line for line in lines if "no space left on device" in line.lower()]
+    return (full or errors or lines or [""])[-1][:300]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An image that this role has built, as the engine lists it."""
+
+    id: str
+    name: str
+    created: int
+    tags: tuple[str, ...]
+
+
+def superfluous(
+    images: t.Iterable[Kept], used: t.Collection[str], wanted: t.Mapping[str, str], keep: int
+) -> list[Kept]:
+    """Images to remove: of each wanted name all but the ``keep`` newest, those in use and the wanted one."""
+    found: list[Kept] = []
+    for name, reference in wanted.items():
+        ours = sorted((one for one in images if one.name == name), key=lambda one: (one.created, one.id), reverse=True)
+        current = [one for one in ours if reference in one.tags]
+        rest = [one for one in ours if one not in current]
+        found += [one for one in rest[max(keep - len(current), 0) :] if one.id not in used]
+    return found
