@@ -22,7 +22,7 @@ MODULES = sorted((ROOT / "plugins/modules").glob("[a-z]*.py"))
 SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 BIN = Path(sys.executable).parent
 # Collections of others whose modules the roles use.
-DEPENDENCIES = {"ansible.mariadb"}
+DEPENDENCIES = {"ansible.mariadb", "community.docker"}
 
 
 class Loader(yaml.SafeLoader):

@@ -1,0 +1,180 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A change is built, what is wrong is said in a sentence, and nothing that fails gets a name."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://builder"]
+
+UNITS = ["docker", "docker-registry"]
+ROLE = Path(__file__).parents[1] / "role.yml"
+REPOSITORY = "127.0.0.1:5000/team/small"
+SMALL = {"name": "small", "requirements": "small.txt", "entrypoint_checks": ["nvml"], "command": ["python3", "-V"]}
+REGISTRY = {"url": "127.0.0.1:5000", "namespace": "team", "username": "pusher", "password": "of-the-test"}
+Apply = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def apply(play: Callable[..., CompletedProcess[str]]) -> Apply:
+    """Return a function that runs the role, with a description that differs from the usual one, and variables."""
+
+    def run(change: dict[str, Any] | None = None, *arguments: str, **variables: object) -> CompletedProcess[str]:
+        given = {**({} if change is None else {"dl_images_images": [{**SMALL, **change}]}), **variables}
+        return play(ROLE, "-e", json.dumps(given), *arguments)
+
+    return run
+
+
+def said(done: CompletedProcess[str]) -> str:
+    """Return everything that a run printed, on one line."""
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def images(host: Host) -> set[str]:
+    """Return the images of the name, with their tags."""
+    return set(host.check_output(f"docker images --format '{{{{.Tag}}}} {{{{.ID}}}}' {REPOSITORY}").splitlines())
+
+
+REFUSALS = [
+    ({"framework": "caffe"}, {}, "image small has framework 'caffe' which is unknown: give one of"),
+    ({"pip": ["six"], "ports": [0]}, {}, "image small has ports 0 which is no port from 1 to 65535."),
+    (None, {"dl_images_images": []}, "dl_images_images is empty"),
+    (None, {"dl_images_images": [{"framework": "jax"}]}, "name"),
+    (
+        {"uid": 3000},
+        {"dl_images_registry": {**REGISTRY, "password": "made-up-word"}},
+        "Registry 127.0.0.1:5000 does not take the user pusher with this password: correct dl_images_registry. Nothing",
+    ),
+    (
+        {"uid": 3000},
+        {"dl_images_registry": {**REGISTRY, "url": "127.0.0.1:5001"}},
+        "builder does not reach registry 127.0.0.1:5001: correct dl_images_registry, or start it. Nothing was built.",
+    ),
+    (
+        {"uid": 3000},
+        {"dl_images_registry": {"url": "127.0.0.1:5000"}},
+        "Registry 127.0.0.1:5000 wants a login: set username and password in dl_images_registry. Nothing was built.",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "variables", "sentence"), REFUSALS)
+def test_refusals_come_before_any_build(
+    apply: Apply, host: Host, change: dict[str, Any] | None, variables: dict[str, Any], sentence: str
+) -> None:
+    before = images(host)
+    done = apply(change, "-vvv", **variables)
+    assert done.returncode == 2, said(done)
+    assert sentence in said(done)
+    assert "changed=0" in said(done)
+    assert images(host) == before
+    for word in ("made-up-word", "of-the-test"):
+        assert word not in said(done)
+
+
+def test_a_base_image_that_is_not_there(apply: Apply, host: Host) -> None:
+    before = images(host)
+    done = apply({"base": "127.0.0.1:5000/none:1"})
+    assert done.returncode == 2, said(done)
+    assert "Image small could not be built, because its base image can't be had: correct base" in said(done)
+    assert "Docker said last: ERROR: failed to solve: 127.0.0.1:5000/none:1" in said(done)
+    assert images(host) == before
+
+
+def test_an_image_that_does_not_compute_gets_no_name(apply: Apply, host: Host) -> None:
+    before = images(host)
+    done = apply({"environment": {"PYTHONHOME": "/none"}})
+    assert done.returncode == 2, said(done)
+    assert "Image small does not compute on builder, and is neither tagged nor pushed; it is there as" in said(done)
+    left = {one.split()[0] for one in images(host) - before}
+    assert len(left) == 1
+    assert left.pop().endswith("-unproven")
+
+
+def test_an_interrupted_build_is_taken_up_by_the_next_run(apply: Apply, host: Host) -> None:
+    before = images(host)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(apply, {"uid": 2000})
+        for _attempt in range(400):
+            # The word in brackets keeps pkill from finding its own shell.
+            if host.run("pkill -TERM -f 'buildx [b]uildx build|docker-buildx [b]uildx build'").rc == 0:
+                break
+            time.sleep(0.1)
+        done = first.result()
+    assert done.returncode == 2, said(done)
+    assert "Image small could not be built, because it was interrupted: run the role again." in said(done)
+    assert images(host) == before
+    again = apply({"uid": 2000})
+    assert again.returncode == 0, said(again)
+    assert len(images(host) - before) == 1
+    assert host.check_output(f"docker run --rm {min(images(host) - before).split()[1]} id -u") == "2000"
+
+
+def test_old_builds_go_and_those_in_use_stay(apply: Apply, host: Host) -> None:
+    before = images(host)
+    used = host.check_output(f"docker image inspect --format '{{{{.Id}}}}' {REPOSITORY}:v1")
+    host.check_output(f"docker run --detach --name user {REPOSITORY}:v1 sleep 600")
+    try:
+        done = apply({"uid": 2001}, dl_images_keep=1)
+        assert done.returncode == 0, said(done)
+        left = {
+            host.check_output(f"docker image inspect --format '{{{{.Id}}}}' {one.split()[1]}") for one in images(host)
+        }
+    finally:
+        host.check_output("docker rm --force user")
+    assert used in left
+    assert len(left) == 2, (before, left)
+
+
+def test_check_mode_builds_nothing(apply: Apply, host: Host) -> None:
+    before = images(host)
+    done = apply({"uid": 2002}, "--check")
+    assert done.returncode == 0, said(done)
+    assert images(host) == before
+
+
+def test_what_is_described_is_built_once(apply: Apply, host: Host) -> None:
+    assert apply().returncode == 0
+    before = images(host)
+    done = apply()
+    assert "changed=0" in said(done), said(done)
+    assert images(host) == before
+    proof = apply(entry="verify")
+    assert proof.returncode == 0, said(proof)
+    other = apply({"uid": 2003}, entry="verify")
+    assert other.returncode == 2
+    assert "builder does not have 127.0.0.1:5000/team/small:" in said(other)
+
+
+def test_a_full_disk(apply: Apply, host: Host) -> None:
+    """Docker's files are on a small file system of memory, which holds the base image and little more."""
+    size = int(host.check_output("stat -c %s /srv/base.tar")) // 1024 + 3 * 1024
+    host.check_output("systemctl stop docker.socket docker.service")
+    host.check_output(f"mount -t tmpfs -o size={size + 24 * 1024}k tmpfs /var/lib/docker")
+    try:
+        host.check_output("systemctl start docker.service && docker import /srv/base.tar python-standin:13")
+        free = int(host.check_output("df --output=avail -k /var/lib/docker | tail -1"))
+        host.check_output(f"head -c {max(free - 4096, 0)}K /dev/zero > /var/lib/docker/filler")
+        done = apply({"uid": 2004})
+        assert done.returncode == 2, said(done)
+        assert "Image small could not be built, because the disk of Docker is full: free some" in said(done)
+        assert images(host) == set()
+    finally:
+        host.check_output(
+            "systemctl stop docker.socket docker.service; umount -l /var/lib/docker; systemctl start docker.service"
+        )
+    done = apply({"uid": 2004})
+    assert done.returncode == 0, said(done)
