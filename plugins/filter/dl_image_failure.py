@@ -27,6 +27,9 @@ options:
     description: Exit status of the build.
     type: int
     default: 1
+  free_bytes:
+    description: What is free on Docker's disk, as not every program says that it is full. Null if it is not known.
+    type: int
 """
 
 EXAMPLES = r"""
@@ -47,9 +50,9 @@ _value:
 from ansible_collections.cudahub.gpu.plugins.plugin_utils._dl_images import failure
 
 
-def dl_image_failure(log: str, name: str, status: int = 1) -> str:
+def dl_image_failure(log: str, name: str, status: int = 1, free_bytes: int | None = None) -> str:
     """Why an image could not be built."""
-    return failure(name, log, int(status))
+    return failure(name, log, int(status), None if free_bytes is None else int(free_bytes))
 
 
 class FilterModule:

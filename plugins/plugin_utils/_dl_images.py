@@ -28,6 +28,7 @@ CUDA = ("12", "13", CPU)
 CHECKS = ("nvml", "framework", "cupy")
 JUPYTER_PORT = 8888
 TAG_LENGTH = 12
+FULL_BYTES = 64 * 1024**2
 KEYS = frozenset({
     "apt", "base", "command", "conda", "cuda", "entrypoint_checks", "environment", "examples", "framework", "labels",
     "name", "pip", "ports", "python", "requirements", "tag", "uid", "user", "workspace",
@@ -561,10 +562,14 @@ def build_of(image: Image, settings: Settings) -> Build:
     )
 
 
-def failure(name: str, log: str, status: int) -> str:
-    """A sentence about a build that failed, with what the builder said last."""
+def failure(name: str, log: str, status: int, free_bytes: int | None = None) -> str:
+    """A sentence about a build that failed, with what the builder said last.
+
+    Not every program says that the disk is full: what is free there then, if it is known, tells too.
+    """
     said = _last_error(log)
-    if re.search(r"no space left on device", log, re.IGNORECASE):
+    full = free_bytes is not None and free_bytes < FULL_BYTES
+    if full or re.search(r"no space left on device", log, re.IGNORECASE):
         why = "the disk of Docker is full: free some, for instance by docker builder prune, or lower dl_images_keep"
     elif re.search(
         r"failed to resolve source metadata|pull access denied|manifest unknown|load metadata for .*ERROR", log

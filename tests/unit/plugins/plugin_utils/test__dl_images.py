@@ -240,6 +240,11 @@ def test_why_a_build_failed(log: str, status: int, why: str) -> None:
     assert f"Docker said last: {log.splitlines()[0]}" in sentence
 
 
+def test_a_full_disk_that_no_program_names() -> None:
+    assert "the disk of Docker is full" in failure("train", "Error: ensurepip returned 1", 1, free_bytes=4096)
+    assert "a step failed" in failure("train", "Error: ensurepip returned 1", 1, free_bytes=10**9)
+
+
 def test_an_empty_log() -> None:
     assert failure("train", "", 1) == "Image train could not be built, because a step failed."
 
