@@ -104,6 +104,27 @@ def test_an_image_that_does_not_compute_gets_no_name(apply: Apply, host: Host) -
     assert left.pop().endswith("-unproven")
 
 
+def gpus(simulated: bool) -> dict[str, Any]:
+    """Return the facts of a host with a GPU, which this one is not."""
+    gpu = {"name": "NVIDIA H200", "compute_capability": "9.0", "architecture": "Hopper", "uuid": "GPU-1"}
+    driver = {"state": "ok", "version": "580.159.04", "cuda_version": "13.0"}
+    return {"driver": driver, "gpus": [gpu], "count": 1, "simulated": simulated, "problems": []}
+
+
+def test_an_image_that_can_not_use_the_gpus_gets_no_name(apply: Apply, host: Host) -> None:
+    """Docker here gives no GPU to a container; with simulated ones nothing is proven, and nothing refused."""
+    before = images(host)
+    done = apply({"labels": {"a": "1"}}, dl_images_cpu_only=False, pretend=gpus(simulated=False))
+    assert done.returncode == 2, said(done)
+    assert "Image small can't use the GPUs of builder, and is neither tagged nor pushed; it is there as" in said(done)
+    assert all(one.split()[0].endswith("-unproven") for one in images(host) - before)
+    done = apply({"labels": {"a": "1"}}, dl_images_cpu_only=False, pretend=gpus(simulated=True))
+    assert done.returncode == 0, said(done)
+    named = {one.split()[0] for one in images(host) - before}
+    assert len(named) == 1
+    assert not named.pop().endswith("-unproven")
+
+
 def test_an_interrupted_build_is_taken_up_by_the_next_run(apply: Apply, host: Host) -> None:
     before = images(host)
     with ThreadPoolExecutor() as pool:
