@@ -112,6 +112,7 @@ def test_an_interrupted_installation_is_made_good(
     host.run_expect([0], f"{VENV}/bin/python -c 'import cupy'")
 
 
+@pytest.mark.long
 def test_what_fails_to_install_leaves_the_old_one(
     apply: Callable[..., CompletedProcess[str]],
     host: Host,

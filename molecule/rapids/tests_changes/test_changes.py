@@ -165,6 +165,7 @@ def test_a_disk_that_gets_full(play: Play) -> None:
     assert "kind disk, left /mnt/small/env/conda-meta/cuda-version-12.8-h4f385c5_3.json: " in said(done)
 
 
+@pytest.mark.long
 def test_wheels_without_conda(apply: Callable[..., CompletedProcess[str]], host: Host, tmp_path: Path) -> None:
     """With a small list of wheels: RAPIDS's own takes 2 GB."""
     names = {"six": "1.17.0", "toolz": "1.0.0"}

@@ -144,6 +144,7 @@ def test_a_node_that_was_gone_comes_back_by_itself(host: Host, node: Host) -> No
     assert len(srun(host, f"--gres=gpu:{H100}:1")["visible"]) == 1
 
 
+@pytest.mark.long
 def test_the_jobs_of_a_machine_that_stops_go_back_into_the_queue(host: Host, node: Host) -> None:
     machine = node.ansible.get_variables()["ansible_host"]
     job = host.check_output(

@@ -89,13 +89,13 @@ REFUSED = [
     ("head", {"slurm_state_directory": "/usr/share"}, "(/usr/share) on head is that of root, with files in it"),
     ("gpu1", {"slurm_users": [{"name": "daemon", "state": "absent"}]}, "is a user of the system (UID 1) on gpu1"),
     ("head", {"slurm_partitions": [{"name": "main", "config": {"MaxTim": "60"}}]}, "MaxTim"),
+]
+ALSO_REFUSED = [
     (
         "head",
         {"slurm_config": {"SchedulerType": "sched/foo"}},
         "slurmctld refuses the new configuration, and the running one",
     ),
-]
-ALSO_REFUSED = [
     ("head", {"slurm_cluster_name": "Class Room"}, "slurm_cluster_name is 'Class Room', which SLURM does not accept"),
     ("gpu1", {"slurm_state_min_free_mb": 99999999}, "MB left, and slurmctld loses jobs when it is full"),
     ("gpu1", {"slurm_config": {"Prolog": "/opt/site/prolog"}}, "names /opt/site/prolog, which gpu1 does not have"),
