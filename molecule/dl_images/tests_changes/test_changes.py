@@ -125,6 +125,7 @@ def test_an_image_that_can_not_use_the_gpus_gets_no_name(apply: Apply, host: Hos
     assert not named.pop().endswith("-unproven")
 
 
+@pytest.mark.long
 def test_an_interrupted_build_is_taken_up_by_the_next_run(apply: Apply, host: Host) -> None:
     before = images(host)
     with ThreadPoolExecutor() as pool:
