@@ -52,7 +52,7 @@ def resolve(wanted: list[str]) -> str:
         source.write_text("\n".join(wanted) + "\n", encoding="utf-8")
         command = [os.environ.get("UV", "uv"), "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += [f"--python-version={OLDEST_PYTHON}", "--no-annotate", "--no-header", "--only-binary=:all:"]
-        command += ["--default-index=https://pypi.org/simple", str(source)]
+        command.append(str(source))
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
