@@ -194,9 +194,12 @@ class _Cli:
         self._ask("rmi", "--force", image)
 
     def _ask(self, *words: str) -> tuple[int, str]:
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            [*self._command, *words], capture_output=True, text=True, timeout=LONGEST_IMPORT, check=False
-        )
+        try:
+            done = subprocess.run(  # pylint: disable=ansible-bad-function
+                [*self._command, *words], capture_output=True, text=True, timeout=LONGEST_IMPORT, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EngineGoneError(f"{words[0]} was not done after {LONGEST_IMPORT} s") from error
         return done.returncode, " ".join((done.stderr.strip() or done.stdout.strip()).split())
 
 
@@ -225,17 +228,21 @@ class _Sdk:
             raise self._meant(error) from error
         finally:
             if container is not None:
-                container.remove(force=True)
+                self._done(container.remove, force=True)
 
     def make_image(self, tar: str, image: str) -> None:
         repository, tag = image.rsplit(":", 1)
-        try:
-            self._client.api.import_image_from_file(tar, repository=repository, tag=tag)
-        except Exception as error:
-            raise self._meant(error) from error
+        self._done(self._client.api.import_image_from_file, tar, repository=repository, tag=tag)
 
     def remove_image(self, image: str) -> None:
-        self._client.images.remove(image, force=True)
+        self._done(self._client.images.remove, image, force=True)
+
+    def _done(self, call: t.Callable[..., t.Any], *words: str, **options: t.Any) -> None:
+        """Have the engine do something. Raises EngineError."""
+        try:
+            call(*words, **options)
+        except Exception as error:
+            raise self._meant(error) from error
 
     def _meant(self, error: Exception) -> EngineError:
         """What an exception of the SDK, or of the library below it, means."""

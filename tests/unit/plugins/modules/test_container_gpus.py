@@ -10,6 +10,7 @@ import json
 import sys
 import typing as t
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -88,3 +89,35 @@ def test_a_host_without_the_engine(run: Run) -> None:
     rc, result = run("pass", engine="docker", via="cli", socket="/nowhere.sock")
     assert rc == 1
     assert result["msg"].startswith("No container can be run by docker: ")
+
+
+def test_an_engine_that_hangs_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container_gpus, "LONGEST_IMPORT", 0.5)
+    # Removing the container is what hangs.
+    monkeypatch.setattr(f"{__name__}.PODMAN", PODMAN + 'if sys.argv[1] == "rm":\n    time.sleep(60)\n')
+    rc, result = run(f"print({_container_gpus.MARK + json.dumps(FOUND)!r})", image="python")
+    assert rc == 1
+    assert result["msg"].endswith("GPU-a (engine): rm was not done after 0.5 s")
+
+
+def test_an_image_that_can_not_be_removed_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class APIError(Exception):
+        explanation = "conflict: unable to delete"
+
+    def refuse(*_words: str, **_options: t.Any) -> None:
+        raise APIError
+
+    ended = {"start": lambda: None, "wait": lambda **_options: {"StatusCode": 1}, "logs": lambda: b"", "remove": refuse}
+    client = SimpleNamespace(
+        containers=SimpleNamespace(create=lambda *_words, **_options: SimpleNamespace(**ended)),
+        images=SimpleNamespace(remove=refuse),
+        api=SimpleNamespace(import_image_from_file=lambda *_words, **_options: None),
+    )
+    docker = SimpleNamespace(
+        DockerClient=lambda **_options: client,
+        errors=SimpleNamespace(APIError=APIError),
+        types=SimpleNamespace(DeviceRequest=dict),
+    )
+    monkeypatch.setitem(sys.modules, "docker", t.cast("t.Any", docker))
+    rc, result = run("pass", engine="docker", via="sdk")
+    assert (rc, result["msg"]) == (1, "No container can be run by docker: conflict: unable to delete")
