@@ -28,6 +28,7 @@ def test_the_user_has_the_configuration_of_before(host: Host, box: Any) -> None:
 def test_engines_and_images_stay_and_give_no_gpus(host: Host) -> None:
     for engine in ("docker", "podman"):
         run = f"{engine} run --rm --network none --entrypoint python3"
-        assert host.check_output(f"{run} localhost/test:1 -c 'print(6)'") == "6"
+        # runc inside a container was seen to lose a container that it was just starting.
+        host.run_expect([0], f"for _ in 1 2 3; do {run} localhost/test:1 -c 'print(6)' && exit; sleep 2; done; exit 1")
         assert host.run(f"{run} --device nvidia.com/gpu=0 localhost/test:1 -c 'print(6)'").rc in (125, 126)
     assert host.check_output("systemctl list-units --state=failed --no-legend 'nvidia*' 'docker*'") == ""
