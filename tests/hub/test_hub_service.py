@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
+import hub_site
 import pytest
 from cudahub_hub import service
-from cudahub_hub.allocator import Allocator, Request, Server
+from cudahub_hub.allocator import Allocator, Lease, Observation, Request, Server
 from cudahub_hub.hub_client import HubClient, HubError, RunningServer
 from cudahub_hub.settings import ConfigurationError
 from jupyterhub.services.auth import HubOAuth
@@ -571,3 +572,34 @@ def test_an_error_of_periodic_work_does_not_end_it(error: Exception, caplog: pyt
     assert len(done) > 1
     assert str(error) in caplog.text
     assert ("Traceback" in caplog.text) == isinstance(error, RuntimeError)
+
+
+@pytest.mark.parametrize("state", ["running", "leaving"])
+def test_what_a_stopped_server_held_is_free_soon(tmp_path: Path, state: str) -> None:
+    """Its kernels may end after it. Servers that nobody stops are looked at each minute only."""
+
+    class Backend:
+        asked = 0
+
+        def observe(self, leases: tuple[Lease, ...], _inventory: object) -> Observation:
+            Backend.asked += 1
+            alive = {lease.server: lease.units for lease in leases if Backend.asked < 3}
+            return Observation(alive)
+
+    async def main() -> None:
+        task = asyncio.create_task(service.periodically(reconciler.free_leaving, "This", period=0.01))
+        for _attempt in range(500):
+            await asyncio.sleep(0.01)
+            if not allocator.leases():
+                break
+        task.cancel()
+
+    allocator = hub_site.Site(tmp_path).open(hub=None)
+    server = Server("anna")
+    grant = hub_site.take(allocator, "anna")
+    if state == "leaving":
+        allocator.leaving(server, grant.token)
+    reconciler = service.Reconciler(allocator, Backend())
+    asyncio.run(main())
+    assert [lease.server for lease in allocator.leases()] == ([] if state == "leaving" else [server])
+    assert Backend.asked == (3 if state == "leaving" else 0)

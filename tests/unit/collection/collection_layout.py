@@ -23,6 +23,12 @@ SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 BIN = Path(sys.executable).parent
 # Collections of others whose modules the roles use.
 DEPENDENCIES = {"ansible.mariadb", "community.docker"}
+# Where they are: in a folder of theirs, without a copy of this collection.
+DEPENDENCIES_AT = [
+    folder
+    for folder in map(Path, os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep))
+    if all((folder / "ansible_collections" / name.replace(".", "/")).is_dir() for name in DEPENDENCIES)
+]
 
 
 class Loader(yaml.SafeLoader):

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from pathlib import Path
 
 import pytest
-from collection_layout import DEPENDENCIES, MODULES, PLAYBOOKS, ROLES, ROOT, files, load, run
+from collection_layout import DEPENDENCIES, DEPENDENCIES_AT, MODULES, PLAYBOOKS, ROLES, ROOT, files, load, run
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +78,8 @@ def test_documentation_from_the_installed_collection(installed: Path) -> None:
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.stem)
 def test_playbook_of_the_installed_collection(playbook: Path, installed: Path) -> None:
     name = f"cudahub.gpu.{playbook.stem}"
-    run("ansible-playbook", "--syntax-check", "-i", "localhost,", name, ANSIBLE_COLLECTIONS_PATH=str(installed))
+    paths = os.pathsep.join(map(str, (installed, *DEPENDENCIES_AT)))
+    run("ansible-playbook", "--syntax-check", "-i", "localhost,", name, ANSIBLE_COLLECTIONS_PATH=paths)
 
 
 def test_module_of_the_installed_collection(installed: Path) -> None:

@@ -42,8 +42,8 @@ def test_it_is_cheaper_than_asking_conda(module: Module, tmp_path: Path) -> None
     options = ("install", "--yes", "--prefix", prefix, "--override-channels", "--channel", module.channel)
     conda = seconds(lambda: run_conda(tmp_path, *options, *PACKAGES))
     print(f"module {ours:.2f} s, of which {empty:.2f} s before it looks at anything; conda {conda:.2f} s")
-    assert ours < 0.5
     assert ours < conda
+    assert ours - empty < conda / 4
 
 
 def test_an_environment_of_500_packages(module: Module, tmp_path: Path) -> None:
@@ -63,6 +63,7 @@ def test_an_environment_of_500_packages(module: Module, tmp_path: Path) -> None:
         }
         (prefix / f"conda-meta/p{number}-2.1-0.json").write_text(json.dumps(record))
     specs = [f"p{number}>=2" for number in range(0, 500, 10)]
+    empty = seconds(lambda: module.end(module.start(prefix="relative", packages=PACKAGES)))
     ours = seconds(lambda: module.unchanged(prefix=str(prefix), packages=specs))
-    print(f"500 packages: {ours:.2f} s with Python {sys.version_info[1]}")
-    assert ours < 1
+    print(f"500 packages: {ours:.2f} s, of which {empty:.2f} s before it looks, with Python {sys.version_info[1]}")
+    assert ours < 6 * empty

@@ -149,7 +149,7 @@ except n.NVMLError as error:
 
 
 def test_slow_calls_take_their_time_and_leave_others_alone(h200: Host) -> None:
-    h200.fault("slow", gpu=1, function="nvmlDeviceGetMemoryInfo", seconds=0.6)
+    h200.fault("slow", gpu=1, function="nvmlDeviceGetMemoryInfo", seconds=3)
     slow, quick, value = h200.python("""
 import threading, time
 n.nvmlInit()
@@ -167,8 +167,8 @@ for thread in threads:
     thread.join()
 result = [times[1][1], times[0][1], times[1][0]]
 """)
-    assert 0.6 <= slow < 5
-    assert quick < 0.5
+    assert slow >= 3
+    assert quick < 2
     assert value == 150754820096
 
 

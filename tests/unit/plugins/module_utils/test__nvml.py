@@ -139,7 +139,7 @@ def test_binding_is_missing() -> None:
 def test_hanging_call_is_ended(function: str, device: int | None, devices_read: int, sentence: str) -> None:
     start = time.monotonic()
     result, pid = child_report(lambda: Hanging(recorded("h200x4"), function, device), timeout=0.4)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
     assert len(result.devices) == devices_read
     assert result.failure is not None
     assert result.failure.startswith("NVML did not answer within 0.4 s, ")
