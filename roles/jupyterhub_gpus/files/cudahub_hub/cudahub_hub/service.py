@@ -35,6 +35,7 @@ from .settings import ConfigurationError
 from .usage import UnitUsage, Usage, read_usage
 
 PERIOD_S = 60.0
+LEAVING_PERIOD_S = 5.0  # a kernel may outlive its server by some seconds
 HERE = Path(__file__).parent
 
 log = logging.getLogger(__name__)
@@ -491,6 +492,12 @@ class Reconciler:
         for sentence in report.conflicts:
             log.warning("%s", sentence)
 
+    async def free_leaving(self) -> None:
+        """Reconcile if servers are being stopped."""
+        leases = await asyncio.get_running_loop().run_in_executor(None, self._allocator.leases)
+        if any(lease.state == "leaving" for lease in leases):
+            await self.run()
+
     def _observe(self, leases: tuple[Lease, ...]) -> Observation:
         return self._backend.observe(leases, self._allocator.inventory)
 
@@ -513,6 +520,9 @@ async def serve(settings: Path, backend: str, environment: dict[str, str]) -> No
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = [
         asyncio.create_task(periodically(reconciler.run, "Comparing the leases with what runs")),
+        asyncio.create_task(
+            periodically(reconciler.free_leaving, "Freeing what stopped servers held", LEAVING_PERIOD_S)
+        ),
         asyncio.create_task(periodically(culler.check, "Looking for idle GPUs")),
     ]
     await stop.wait()
