@@ -17,6 +17,7 @@ import pytest
 from testinfra.host import Host
 
 ROLE = Path(__file__).with_name("role.yml")
+PROVE = Path(__file__).with_name("prove.yml")
 IMAGE = "localhost/test:1"
 SEES = """
 import ctypes, json, os
@@ -93,5 +94,17 @@ def role(play: Callable[..., CompletedProcess[str]]) -> Callable[..., str]:
         said = re.sub(r"\s+", " ", done.stdout + done.stderr)
         assert (done.returncode != 0) is fails, said
         return said
+
+    return run
+
+
+@pytest.fixture
+def prove(host: Host, play: Callable[..., CompletedProcess[str]]) -> Callable[..., dict[str, Any]]:
+    """Return a function that does CUDA work in containers of an engine, and gives what came of it."""
+
+    def run(engine: str, **options: Any) -> dict[str, Any]:
+        done = play(PROVE, "--extra-vars", json.dumps({"engine": engine, **options}))
+        assert done.returncode == 0, done.stdout
+        return dict(json.loads(host.file("/opt/proof.json").content_string))
 
     return run

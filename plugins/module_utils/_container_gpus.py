@@ -165,7 +165,20 @@ def kind_of(said: str) -> str:
 
 
 def command(engine: t.Sequence[str], request: str, image: str, gpu: str, program: str, name: str) -> list[str]:
-    """The command that runs a container, of ``docker`` or ``podman``."""
+    """The command that runs a program of Python in a container, of ``docker`` or ``podman``."""
+    return [*started(engine, request, image, gpu, name), "-c", program]
+
+
+def started(
+    engine: t.Sequence[str],
+    request: str,
+    image: str,
+    gpu: str,
+    name: str,
+    options: t.Sequence[str] = (),
+    python: str = "python3",
+) -> list[str]:
+    """The command that starts Python in a container, without its arguments. ``options`` are more of the engine's."""
     asks = {
         "cdi": ["--device", f"nvidia.com/gpu={gpu}"],
         "gpus": ["--gpus", f'"device={gpu}"'],
@@ -173,7 +186,7 @@ def command(engine: t.Sequence[str], request: str, image: str, gpu: str, program
     }[request]
     return [
         *engine, "run", "--rm", "--name", name, "--network", "none", "--pull", "never",
-        "--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility", *asks, "--entrypoint", "python3", image, "-c", program,
+        "--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility", *asks, *options, "--entrypoint", python, image,
     ]  # fmt: skip
 
 

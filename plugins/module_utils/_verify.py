@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
+from ._verify_container import ENGINE_STATUS, Container
 from ._verify_workers import Command, Outcome
 from ._version import CUDA_13, OLDEST_FOR_CUDA_13, cupy_line, parse_version
 
@@ -62,10 +63,20 @@ class Request:
     timeout: float = 60.0
     run_simulated: bool = False
     cudf: bool = False
+    container: Container | None = None
+
+    def argv(self, gpu: str) -> list[str]:
+        """The command that runs a program from standard input for a GPU."""
+        if self.container:
+            return self.container.argv(gpu, self.python)
+        return [*self.command_prefix, self.python, "-"]
 
     @property
-    def argv(self) -> list[str]:
-        return [*self.command_prefix, self.python, "-"]
+    def place(self) -> str | None:
+        """What starts the interpreter, in words; null where this host itself does."""
+        if self.container:
+            return f"a container of {self.container.image}"
+        return f"what {self.command_prefix[0]} starts" if self.command_prefix else None
 
 
 @dataclass(frozen=True)
@@ -213,7 +224,7 @@ def command_for(unit: Unit, request: Request, payload: str, marker: str, environ
         "cudf": request.cudf,
     }
     program = f"{payload}\n\nrun({spec!r})\n"
-    return Command(request.argv, program.encode(), environment)
+    return Command(request.argv(unit.uuid or ""), program.encode(), environment)
 
 
 # Messages of CUDA, CuPy, NVRTC and cuDF → kind and what to say. The first that is found counts.
@@ -300,15 +311,17 @@ class Attempt:
 
     def remedy(self, library: str) -> str:
         """How to have what fits. The interpreter may be the system's, which isn't for pip to change."""
-        prefix = self.request.command_prefix
-        if library == "cuDF" and prefix:
-            return (
-                f"install cudf where {prefix[0]} starts it, or give python the path of an interpreter that has it there"
-            )
+        container, prefix = self.request.container, self.request.command_prefix
+        where = f"where {prefix[0]} starts it" if prefix else None
+        if container:
+            what = "cudf" if library == "cuDF" else self.cupy
+            return f"build {container.image} with {what}, or give python the path of an interpreter that has it there"
+        if library == "cuDF" and where:
+            return f"install cudf {where}, or give python the path of an interpreter that has it there"
         if library == "cuDF":
             return "install cudf in that environment, or give python or conda_prefix one that has it"
-        if prefix:
-            return f"give python the path of an interpreter that has {self.cupy} where {prefix[0]} starts it"
+        if where:
+            return f"give python the path of an interpreter that has {self.cupy} {where}"
         return (
             "run role cudahub.gpu.gpu_verify, which brings an environment, or give python or conda_prefix an"
             f" environment that has {self.cupy}"
@@ -348,15 +361,21 @@ def explain(attempt: Attempt) -> Failure | None:
     outcome, request = attempt.outcome, attempt.request
     report = parse(outcome.marked)
     if outcome.start_error is not None:
-        failure = (
-            f"{request.argv[0]} can't be started: {outcome.start_error}; give a Python 3.9 or later that has CuPy."
-        )
+        argv = request.argv(attempt.unit.uuid or "")
+        if request.container:
+            failure = f"{argv[0]} can't be started: {outcome.start_error}; install it, or choose another engine."
+            return Failure("container", failure)
+        failure = f"{argv[0]} can't be started: {outcome.start_error}; give a Python 3.9 or later that has CuPy."
         return Failure("interpreter_broken", failure)
     if outcome.timed_out:
         return _timeout(attempt, report)
+    if report is None and request.container and outcome.returncode in ENGINE_STATUS:
+        return Failure("container", request.container.refusal(str(attempt.unit), outcome.tail))
     if report is None:
         kind = "crashed" if (outcome.returncode or 0) < 0 else "interpreter_broken"
-        place = " ".join(request.argv[:-1])
+        place = " ".join([*request.command_prefix, request.python])
+        if request.container:
+            place += f" in {request.place}"
         failure = f"{place} {_ending(outcome.returncode)} before it could test {attempt.unit}.{attempt.last_words}"
         return Failure(kind, failure)
     if not report["done"]:
@@ -427,7 +446,7 @@ def _not_importable(attempt: Attempt, trouble: Trouble) -> Failure | None:
 def _no_device(attempt: Attempt, trouble: Trouble) -> Failure | None:
     if not _NO_DEVICE.search(trouble.said):
         return None
-    unit, prefix, quote = attempt.unit, attempt.request.command_prefix, trouble.quote
+    unit, place, quote = attempt.unit, attempt.request.place, trouble.quote
     paths = [*SHARED_NODES, *unit.device_nodes]
     missing, forbidden = attempt.nodes.missing(paths), attempt.nodes.forbidden(paths)
     if missing:
@@ -436,9 +455,9 @@ def _no_device(attempt: Attempt, trouble: Trouble) -> Failure | None:
     elif forbidden:
         kind = "permission"
         what = f"can't be opened, this user may not use {', '.join(forbidden)} {quote}: run the task with become: true"
-    elif prefix:
+    elif place:
         kind = "no_device_node"
-        what = f"isn't there for what {prefix[0]} starts {quote}: give that place the GPU's device nodes"
+        what = f"isn't there for {place} {quote}: give that place the GPU's device nodes"
     else:
         kind = "gpu_lost"
         what = f"isn't there for CUDA {quote}: look for its Xid messages in the kernel log, reset it or reboot the host"

@@ -311,6 +311,8 @@ def run(spec: dict[str, Any]) -> None:
     # Also where nobody can end this process from outside, as in a container, it ends.
     signal.alarm(math.ceil(spec["timeout"]) + 5)
     faulthandler.enable()
+    if os.getpid() == 1:  # of a container, which a signal that nobody handles doesn't end
+        faulthandler.dump_traceback_later(math.ceil(spec["timeout"]) + 5, exit=True)
     os.environ.update(spec["environment"])
     Worker(spec, sys.stdout).run()
     # Not sys.exit(): a driver in trouble may hang in the libraries' exit handlers, after all was said.

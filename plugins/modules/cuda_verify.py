@@ -51,7 +51,38 @@ options:
         in that place.
     type: list
     elements: str
-    default: []
+  container:
+    description:
+      - Run the interpreter in containers of this host, one for each GPU, which asks the engine for that GPU by its
+        UUID. They have no network, nothing is downloaded, and they are removed, also after a failure or O(timeout).
+      - O(python) is then a path or name in the image, V(python3) by default.
+    type: dict
+    suboptions:
+      engine:
+        description: The engine, whose command the host has.
+        type: str
+        choices: [docker, podman]
+        default: docker
+      image:
+        description: An image that the engine has, with CuPy.
+        type: str
+        required: true
+      request:
+        description:
+          - How a container asks for its GPU.
+          - V(cdi) names a CDI device, C(nvidia.com/gpu=UUID). Docker needs 25 and the feature C(cdi).
+          - V(gpus) is Docker's C(--gpus device=UUID), and V(runtime) its runtime C(nvidia) and the variable
+            C(NVIDIA_VISIBLE_DEVICES); Podman has neither.
+        type: str
+        choices: [cdi, gpus, runtime]
+        default: cdi
+      options:
+        description:
+          - More options of the engine's C(run), one word each, for instance C([--user, "1000"]), or on hosts with
+            SELinux C([--security-opt, label=disable]) for Podman.
+        type: list
+        elements: str
+        default: []
   gpus:
     description:
       - UUIDs of the GPUs or MIG instances to verify, or PCI addresses of GPUs. One that is not there fails the task. A
@@ -118,6 +149,11 @@ EXAMPLES = r"""
   cudahub.gpu.cuda_verify:
     command_prefix: [docker, exec, -i, notebook]
     python: /usr/bin/python3
+
+- name: Prove the GPUs in containers of an image, each in one that was given that GPU only
+  cudahub.gpu.cuda_verify:
+    container:
+      image: hub.example.org/pytorch:2026.11
 """
 
 RETURN = r"""
@@ -180,7 +216,7 @@ verification:
           description:
             - V(no_gpu), V(driver_unusable), V(driver_too_old), V(no_device_node), V(library_missing),
               V(interpreter_broken), V(gpu_lost), V(wrong_result), V(out_of_memory), V(permission), V(timeout),
-              V(crashed) or V(slow).
+              V(crashed), V(slow), or V(container) if the engine started none.
           type: str
           returned: always
           sample: gpu_lost
@@ -291,6 +327,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _gpu,
     _verify,
+    _verify_container,
     _verify_payload,
     _verify_workers,
 )
@@ -305,13 +342,38 @@ def interpreter(python: str | None, conda_prefix: str | None) -> str:
     return _verify.DEFAULT_PYTHON if Path(_verify.DEFAULT_PYTHON).exists() else sys.executable
 
 
+def container_of(module: AnsibleModule) -> _verify_container.Container | None:
+    """What option container asks for."""
+    given = module.params["container"]
+    if given is None:
+        return None
+    requests = _verify_container.REQUESTS[given["engine"]]
+    if given["request"] not in requests:
+        module.fail_json(
+            msg=f"container.request is {given['request']}, which {given['engine']} doesn't have: set it to"
+            f" {' or '.join(requests)}."
+        )
+    return _verify_container.Container(
+        given["engine"], given["image"], given["request"], tuple(given["options"]), uuid.uuid4().hex[:12]
+    )
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "python": {"type": "path"},
             "conda_prefix": {"type": "path"},
-            "command_prefix": {"type": "list", "elements": "str", "default": []},
+            "command_prefix": {"type": "list", "elements": "str"},
+            "container": {
+                "type": "dict",
+                "options": {
+                    "engine": {"type": "str", "choices": ["docker", "podman"], "default": "docker"},
+                    "image": {"type": "str", "required": True},
+                    "request": {"type": "str", "choices": ["cdi", "gpus", "runtime"], "default": "cdi"},
+                    "options": {"type": "list", "elements": "str", "default": []},
+                },
+            },
             "gpus": {"type": "list", "elements": "str"},
             "level": {"type": "str", "choices": ["quick"], "default": "quick"},
             "cudf": {"type": "bool", "default": False},
@@ -323,7 +385,7 @@ def main() -> None:
                 "default": ["/opt/cudahub/nvml", "/opt/cudahub/verify"],
             },
         },
-        mutually_exclusive=[("python", "conda_prefix")],
+        mutually_exclusive=[("python", "conda_prefix"), ("container", "conda_prefix"), ("container", "command_prefix")],
         supports_check_mode=True,
     )
     options = module.params
@@ -334,20 +396,39 @@ def main() -> None:
         )
     if options["gpus"] == []:
         module.fail_json(msg="gpus is an empty list: name at least one UUID, or leave it out to verify all GPUs.")
+    container = container_of(module)
     request = _verify.Request(
-        python=interpreter(options["python"], options["conda_prefix"]),
+        python=options["python"] or "python3" if container else interpreter(options["python"], options["conda_prefix"]),
         conda_prefix=options["conda_prefix"],
-        command_prefix=tuple(options["command_prefix"]),
+        command_prefix=tuple(options["command_prefix"] or ()),
         gpus=None if options["gpus"] is None else tuple(options["gpus"]),
         level=options["level"],
         timeout=options["timeout"],
         run_simulated=options["simulated"] == "run",
         cudf=options["cudf"],
+        container=container,
     )
 
     def run(command: t.Sequence[str]) -> str:
         path = module.get_bin_path(command[0])
         return module.run_command([path, *command[1:]])[1] if path else ""
+
+    def end(gpus: t.Sequence[str]) -> None:
+        """End what is left of containers."""
+        if not container or not module.get_bin_path(container.engine):
+            return
+        # The first time, Podman may only notice that what watched the container was killed.
+        for _attempt in range(2):
+            if module.run_command(container.removal(gpus))[0] == 0:
+                return
+
+    def work(
+        commands: t.Sequence[_verify_workers.Command], marker: str, timeout: float, parallel: int
+    ) -> list[_verify_workers.Outcome]:
+        try:
+            return _verify_workers.run(commands, marker, timeout, parallel)
+        finally:
+            end([unit.uuid for unit in _verify.plan(facts["gpus"], request.gpus).units if unit.uuid])
 
     try:
         facts = _gpu.gather(options["nvml_venvs"], options["timeout"], run).as_dict()
@@ -357,7 +438,7 @@ def main() -> None:
             inspect.getsource(_verify_payload),
             f"@cuda_verify-{uuid.uuid4().hex}@",
             os.environ,
-            _verify_workers.run,
+            work,
             _verify.HostNodes(),
         )
     except (OSError, _verify_workers.StoppedError) as error:

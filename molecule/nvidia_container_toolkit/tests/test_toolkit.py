@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,6 +40,30 @@ def test_a_container_sees_the_two_that_it_asks_for(host: Host, box: Any, engine:
     uuids = box.uuids
     seen, nodes, _errors = box.sees(engine, uuids[1], uuids[2])
     assert (seen, nodes) == ([uuids[1], uuids[2]], ["nvidia1", "nvidia2"])
+
+
+@pytest.mark.parametrize(("engine", "request_"), [("docker", "runtime"), ("docker", "cdi"), ("podman", "cdi")])
+def test_each_gpu_does_cuda_work_in_a_container(
+    host: Host, box: Any, prove: Callable[..., dict[str, Any]], engine: str, request_: str
+) -> None:
+    verification = prove(engine, request=request_)
+    assert verification["failure"] is None
+    assert [gpu["uuid"] for gpu in verification["gpus"]] == box.uuids
+    for gpu in verification["gpus"]:
+        assert [check["passed"] for check in gpu["checks"]] == [True] * 5
+    assert host.check_output(f"{engine} ps -aq") == ""
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_work_that_hangs_in_a_container_is_ended(
+    host: Host, box: Any, prove: Callable[..., dict[str, Any]], engine: str
+) -> None:
+    hangs = box.uuids[1]
+    verification = prove(engine, trouble={hangs: "hang"}, timeout=15)
+    failures = {gpu["uuid"]: gpu["failure"] for gpu in verification["gpus"] if gpu["failure"]}
+    assert {uuid: failure["kind"] for uuid, failure in failures.items()} == {hangs: "timeout"}
+    assert host.check_output(f"{engine} ps -aq") == ""
+    assert host.run("pgrep -fx '/host/usr/bin/python3 -'").stdout == ""
 
 
 def test_what_the_user_had_in_daemon_json_is_there(host: Host, box: Any) -> None:

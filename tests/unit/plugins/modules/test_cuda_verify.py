@@ -125,6 +125,14 @@ def test_a_gpu_that_vanished_after_the_facts(run: Any) -> None:
         ({"gpus": []}, "gpus is an empty list"),
         ({"level": "endless"}, "level"),
         ({"python": "/a", "conda_prefix": "/b"}, "mutually exclusive"),
+        ({"container": {"image": "a"}, "conda_prefix": "/b"}, "mutually exclusive"),
+        ({"container": {"image": "a"}, "command_prefix": ["srun"]}, "mutually exclusive"),
+        ({"container": {"engine": "docker"}}, "missing required arguments: image found in container"),
+        ({"container": {"image": "a", "engine": "lxc"}}, "value of engine must be one of"),
+        (
+            {"container": {"image": "a", "engine": "podman", "request": "gpus"}},
+            "container.request is gpus, which podman doesn't have: set it to cdi.",
+        ),
     ],
 )
 def test_options_that_make_no_sense(run: Any, options: dict[str, Any], words: str) -> None:
@@ -146,3 +154,99 @@ def test_default_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert cuda_verify.interpreter(None, None) == str(tmp_path / "python")
     assert cuda_verify.interpreter("/a/python", None) == "/a/python"
     assert cuda_verify.interpreter(None, "/b") == "/b/bin/python"
+
+
+ENGINE = """#!/bin/sh
+echo "$*" >> {log}
+[ "$1" = run ] || exit 0
+{first}
+while [ "$1" != --entrypoint ]; do shift; done
+exec "$2" "$4"
+"""
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A function that puts a docker on the path, which runs programs here, and returns what it was asked for."""
+    log = tmp_path / "log"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def put(first: str = "") -> Any:
+        (tmp_path / "docker").write_text(ENGINE.format(log=log, first=first), encoding="utf-8")
+        (tmp_path / "docker").chmod(0o755)
+        return lambda: sorted(log.read_text(encoding="utf-8").splitlines())
+
+    return put
+
+
+def test_each_gpu_in_a_container_that_asked_for_it(run: Any, engine: Any) -> None:
+    asked = engine()
+    container = {"image": "lab:1", "request": "gpus", "options": ["--user", "1000"]}
+    result = run(facts(gpu(0), gpu(1)), python=sys.executable, container=container)
+    assert result["verification"]["verified"] is True
+    removal, *runs = asked()
+    names = []
+    for number, words in enumerate(runs):
+        found = re.fullmatch(
+            r"run --rm --name (\S+) --network none --pull never --env NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+            f' --gpus "device=GPU-{number}" --interactive --user 1000 --entrypoint {re.escape(sys.executable)} lab:1 -',
+            words,
+        )
+        assert found, words
+        names.append(found[1])
+    assert removal == f"rm --force {' '.join(names)}"
+    assert len(set(names)) == 2
+
+
+def test_containers_are_removed_after_the_time_limit(run: Any, engine: Any) -> None:
+    asked = engine("sleep 60")
+    result = run(facts(gpu(0)), container={"image": "lab:1"}, timeout=0.5)
+    assert result["verification"]["failure"]["kind"] == "timeout"
+    removal, ran = asked()
+    assert "--device nvidia.com/gpu=GPU-0" in ran
+    assert "--entrypoint python3 lab:1 -" in ran
+    assert removal.endswith("-GPU-0")
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("docker: Error response from daemon: could not select device driver.", "let role cudahub.gpu.nvidia_"),
+        ("docker: Error response from daemon: No such image: lab:1", "build or pull the image on this host first"),
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "start it, and run the task as a user"),
+        ('exec: "python3": executable file not found in $PATH', "see that the image has the interpreter"),
+    ],
+)
+def test_an_engine_that_starts_no_container(run: Any, engine: Any, said: str, advice: str) -> None:
+    engine(f"echo '{said}' >&2; exit 125")
+    failure = run(facts(gpu(0)), container={"image": "lab:1"})["verification"]["failure"]
+    assert failure["kind"] == "container"
+    assert f"docker started no container of lab:1 for GPU GPU-0 (00000000:00:06.0) ({said})" in failure["message"]
+    assert advice in failure["message"]
+
+
+def test_a_host_without_the_engine(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    failure = run(facts(gpu(0)), container={"image": "lab:1"})["verification"]["failure"]
+    assert failure == {
+        "kind": "container",
+        "message": "docker can't be started: No such file or directory; install it, or choose another engine.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("exit", "in a container of lab:1 "),
+        ("no_cupy", "build lab:1 with cupy-cuda13x[ctk]==14.2.0, or give python the path of an interpreter"),
+    ],
+)
+def test_a_program_that_fails_in_a_container(
+    run: Any, engine: Any, monkeypatch: pytest.MonkeyPatch, trouble: str, words: str
+) -> None:
+    if trouble == "exit":
+        engine("exit 3")
+    else:
+        engine("export PYTHONPATH=")
+    message = run(facts(gpu(0)), python=sys.executable, container={"image": "lab:1"})["msg"]
+    assert words in message
