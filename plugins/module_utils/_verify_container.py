@@ -35,6 +35,12 @@ class Container:
     request: str
     options: tuple[str, ...]
     token: str
+    socket: str | None = None
+
+    @property
+    def command(self) -> list[str]:
+        """The engine's command."""
+        return [self.engine, "--host", f"unix://{self.socket}"] if self.socket else [self.engine]
 
     def name(self, gpu: str) -> str:
         return f"cudahub-verify-{self.token}-{gpu}"
@@ -42,11 +48,11 @@ class Container:
     def argv(self, gpu: str, python: str) -> list[str]:
         """The command that runs a program from standard input in a container that asks for a GPU."""
         options = ("--interactive", *self.options)
-        return [*started([self.engine], self.request, self.image, gpu, self.name(gpu), options, python), "-"]
+        return [*started(self.command, self.request, self.image, gpu, self.name(gpu), options, python), "-"]
 
     def removal(self, gpus: Sequence[str]) -> list[str]:
         """The command that ends what is left of the containers, or gives up."""
-        return ["timeout", str(REMOVAL_SECONDS), self.engine, "rm", "--force", *map(self.name, gpus)]
+        return ["timeout", str(REMOVAL_SECONDS), *self.command, "rm", "--force", *map(self.name, gpus)]
 
     def refusal(self, gpu: str, said: str) -> str:
         """Why no container was started, in a sentence."""

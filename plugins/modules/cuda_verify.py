@@ -76,6 +76,10 @@ options:
         type: str
         choices: [cdi, gpus, runtime]
         default: cdi
+      socket:
+        description:
+          - Docker's socket, if it isn't the usual one, such as C(/run/user/1000/docker.sock) of a rootless engine.
+        type: path
       options:
         description:
           - More options of the engine's C(run), one word each, for instance C([--user, "1000"]), or on hosts with
@@ -353,8 +357,15 @@ def container_of(module: AnsibleModule) -> _verify_container.Container | None:
             msg=f"container.request is {given['request']}, which {given['engine']} doesn't have: set it to"
             f" {' or '.join(requests)}."
         )
+    if given["engine"] == "podman" and given["socket"]:
+        module.fail_json(msg="container.socket is Docker's, and the engine is podman: leave it out.")
     return _verify_container.Container(
-        given["engine"], given["image"], given["request"], tuple(given["options"]), uuid.uuid4().hex[:12]
+        engine=given["engine"],
+        image=given["image"],
+        request=given["request"],
+        options=tuple(given["options"]),
+        token=uuid.uuid4().hex[:12],
+        socket=given["socket"],
     )
 
 
@@ -371,6 +382,7 @@ def main() -> None:
                     "engine": {"type": "str", "choices": ["docker", "podman"], "default": "docker"},
                     "image": {"type": "str", "required": True},
                     "request": {"type": "str", "choices": ["cdi", "gpus", "runtime"], "default": "cdi"},
+                    "socket": {"type": "path"},
                     "options": {"type": "list", "elements": "str", "default": []},
                 },
             },

@@ -133,6 +133,10 @@ def test_a_gpu_that_vanished_after_the_facts(run: Any) -> None:
             {"container": {"image": "a", "engine": "podman", "request": "gpus"}},
             "container.request is gpus, which podman doesn't have: set it to cdi.",
         ),
+        (
+            {"container": {"image": "a", "engine": "podman", "socket": "/run/a.sock"}},
+            "container.socket is Docker's, and the engine is podman: leave it out.",
+        ),
     ],
 )
 def test_options_that_make_no_sense(run: Any, options: dict[str, Any], words: str) -> None:
@@ -158,7 +162,7 @@ def test_default_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 ENGINE = """#!/bin/sh
 echo "$*" >> {log}
-[ "$1" = run ] || exit 0
+case "$*" in *"rm --force"*) exit 0 ;; esac
 {first}
 while [ "$1" != --entrypoint ]; do shift; done
 exec "$2" "$4"
@@ -196,6 +200,17 @@ def test_each_gpu_in_a_container_that_asked_for_it(run: Any, engine: Any) -> Non
         names.append(found[1])
     assert removal == f"rm --force {' '.join(names)}"
     assert len(set(names)) == 2
+
+
+def test_an_engine_at_another_socket(run: Any, engine: Any) -> None:
+    asked = engine("")
+    container = {"image": "lab:1", "socket": "/run/user/1000/docker.sock"}
+    result = run(facts(gpu(0)), python=sys.executable, container=container)
+    assert result["verification"]["verified"] is True
+    assert [words.split(" --name ")[0][:49] for words in asked()] == [
+        "--host unix:///run/user/1000/docker.sock rm --for",
+        "--host unix:///run/user/1000/docker.sock run --rm",
+    ]
 
 
 def test_containers_are_removed_after_the_time_limit(run: Any, engine: Any) -> None:
