@@ -147,6 +147,38 @@ def test_an_older_toolkit_without_units_describes_the_gpus_all_the_same(host: Ho
     assert box.sees("docker", uuid)[0] == box.sees("podman", uuid)[0] == [uuid]
 
 
+def test_only_the_entries_of_the_toolkit_are_put_aside(host: Host, role: Role) -> None:
+    """And none of them, and nothing else, if the key or the version is another one."""
+    ours, other = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64", "https://site.example/apt"
+    folder = "/etc/apt/sources.list.d"
+    before = {
+        "own.list": f"deb {other} /\n# deb {ours} /\ndeb {ours} /\n",
+        "own.sources": f"Types: deb\nURIs: {other}\nSuites: /\n\n# NVIDIA\nTypes: deb\nURIs: {ours}\nSuites: /\n",
+    }
+    for name, text in before.items():
+        host.check_output(f"printf %%s %s > {folder}/{name}", text)
+    state = f"cd /etc/apt && find . -type f | sort | xargs sha256sum; ls {folder}"
+    at_first = host.check_output(state)
+    try:
+        said = role(fails=True, other_sources="remove", repository_key_fingerprint="A" * 40)
+        assert f"it is not the key {'A' * 40}, but " in said
+        assert host.check_output(state) == at_first
+        said = role(fails=True, other_sources="remove", version="9.9.9-1")
+        assert "version 9.9.9-1 of nvidia-container-toolkit is not there, but 1.18.1-1, 1.17.8-1" in said
+        assert host.check_output(state) == at_first
+        role(other_sources="remove")
+        found = {name: host.file(f"{folder}/{name}").content_string for name in before}
+        assert found == {
+            "own.list": f"deb {other} /\n# deb {ours} /\n# deb {ours} /\n",
+            "own.sources": f"Types: deb\nURIs: {other}\nSuites: /\n\n"
+            f"# # NVIDIA\n# Types: deb\n# URIs: {ours}\n# Suites: /\n",
+        }
+        assert {name: host.file(f"{folder}/{name}.disabled").content_string for name in before} == before
+        assert "changed=0" in role()
+    finally:
+        host.check_output(f"rm -f {folder}/own.*")
+
+
 @pytest.fixture(scope="module")
 def refused(request: pytest.FixtureRequest) -> dict[str, str]:
     """What was said already, so that the playbook runs once."""
