@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import json
 import re
 import typing as t
@@ -25,6 +26,11 @@ RELOADED = frozenset(
 """What dockerd takes from its file at SIGHUP (dockerd's documentation, "Configuration reload behavior"). It takes
 ``features``, too, but looks for CDI devices only if they were switched on when it started."""
 
+COPIES = 5
+"""How many copies of a file stay."""
+
+_COPY = re.compile(r"\.\d{4}-\d\d-\d\d@\d\d:\d\d:\d\d\.\d{6}\.cudahub~")
+_HALF = re.compile("[\ud800-\udfff]")
 _MISSING = object()
 _INDENTATION = re.compile(r'\A\s*\{[ \t]*\r?\n([ \t]+)"')
 
@@ -60,7 +66,8 @@ class Outcome:
 
 
 def parse(text: str) -> Config:
-    """What a file says; an empty one says nothing, as for dockerd. Raises ConfigError."""
+    """What a file says; as for dockerd, an empty one says nothing, nor a byte order mark. Raises ConfigError."""
+    text = text.removeprefix("\ufeff")
     if not text.strip():
         return {}
     try:
@@ -69,6 +76,9 @@ def parse(text: str) -> Config:
         raise ConfigError(f"is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"has {_kind(config)} where dockerd wants an object, {{...}}")
+    half = _HALF.search(json.dumps(config, ensure_ascii=False))
+    if half:
+        raise ConfigError(f"has half a character, \\u{ord(half[0]):04x}, in a text: correct it")
     return config
 
 
@@ -83,7 +93,7 @@ def _unique(pairs: list[tuple[str, t.Any]]) -> Config:
 
 def render(config: Config, like: str) -> str:
     """The text of a configuration, indented as another one."""
-    found = _INDENTATION.match(like)
+    found = _INDENTATION.match(like.removeprefix("\ufeff"))
     return json.dumps(config, indent=found[1] if found else "    ", ensure_ascii=False) + "\n"
 
 
@@ -141,10 +151,14 @@ def given(wanted: Config) -> tuple[Change, ...]:
 
 
 def take_back(config: Config, changes: t.Sequence[Change]) -> Outcome:
-    """Undo changes, newest first, as far as nobody has changed the same again."""
+    """Undo changes, newest first, as far as nobody has changed the same again. Raises ConfigError."""
     after = copy.deepcopy(config)
     for change in reversed(changes):
         _take_back(after, change, change.place)
+    # dockerd --validate has nothing against it, and dockerd does not start with it.
+    default = after.get("default-runtime")
+    if default in (config.get("runtimes") or {}) and default not in (after.get("runtimes") or {}):
+        raise ConfigError(f"has the default-runtime {default}, which is to be taken away: choose another one first")
     return Outcome(after, ())
 
 
@@ -205,6 +219,16 @@ def needs(before: Config, after: Config) -> str:
     if not changed:
         return "nothing"
     return "reload" if changed <= RELOADED else "restart"
+
+
+def name_of_copy(name: str, now: dt.datetime) -> str:
+    """The name of a copy of a file."""
+    return f"{name}.{now:%Y-%m-%d@%H:%M:%S.%f}.cudahub~"
+
+
+def superfluous_copies(name: str, found: t.Iterable[str]) -> list[str]:
+    """The copies of a file among these names that are older than the newest few."""
+    return sorted(one for one in found if one.startswith(name) and _COPY.fullmatch(one[len(name) :]))[:-COPIES]
 
 
 def said_by_dockerd(output: str) -> str:

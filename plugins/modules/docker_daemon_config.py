@@ -49,7 +49,9 @@ options:
     type: str
     default: dockerd
   backup:
-    description: Whether to keep a copy of the file beside it, with the time in its name, before it is changed.
+    description:
+      - Whether to keep a copy of the file beside it, with the time in its name, before it is changed.
+      - The newest five of these copies stay.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -63,7 +65,8 @@ attributes:
     support: full
 notes:
   - A file that is no JSON is not changed. The message names line and column.
-  - A file that has not to be changed keeps its form to the byte; else it keeps its order and its indentation.
+  - A file that has not to be changed keeps its form to the byte; else it keeps its order and its indentation, and loses
+    a byte order mark.
 """
 
 EXAMPLES = r"""
@@ -111,9 +114,10 @@ backup_file:
   description: The copy of the file as it was.
   returned: when there was a file that was changed, and O(backup) is set
   type: str
-  sample: /etc/docker/daemon.json.4711.2026-03-01@12:00:00~
+  sample: /etc/docker/daemon.json.2026-03-01@12:00:00.123456.cudahub~
 """
 
+import datetime as dt
 import os
 import tempfile
 import typing as t
@@ -173,6 +177,19 @@ def write(module: AnsibleModule, target: str, text: str) -> None:
         module.atomic_move(name, target)
 
 
+def kept(module: AnsibleModule, target: str) -> str:
+    """The path of a copy of a file beside it; older ones than the newest few go. Raises OSError."""
+    directory, name = os.path.split(target)
+    copy = daemon.name_of_copy(name, dt.datetime.now(dt.timezone.utc))
+    # Copied under another name: a disk that is full leaves no half of a copy.
+    part = written_beside(module, "", directory)
+    module.preserved_copy(target, part)
+    os.replace(part, os.path.join(directory, copy))
+    for old in daemon.superfluous_copies(name, os.listdir(directory)):
+        os.unlink(os.path.join(directory, old))
+    return os.path.join(directory, copy)
+
+
 def planned(module: AnsibleModule, text: str, record: str | None) -> tuple[daemon.Outcome, daemon.Config]:
     """What the file is to say, and what it says. Raises ConfigError."""
     before = daemon.parse(text)
@@ -222,7 +239,7 @@ def act(module: AnsibleModule) -> dict[str, t.Any]:
         write(module, record_path, new_record)
     if changed and not module.check_mode:
         if old is not None and module.params["backup"]:
-            result["backup_file"] = module.backup_local(target)
+            result["backup_file"] = kept(module, target)
         if gone:
             os.unlink(target)
         else:
@@ -259,7 +276,8 @@ def main() -> None:
     except ConfigError as error:
         module.fail_json(msg=f"{module.params['path']} {error}")
     except OSError as error:
-        module.fail_json(msg=f"{error.filename or module.params['path']}: {error.strerror}")
+        path = module.params["path"]
+        module.fail_json(msg=f"{path} was not changed: {error.filename or path}: {error.strerror}")
     module.exit_json(**result)
 
 

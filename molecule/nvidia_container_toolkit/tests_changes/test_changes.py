@@ -39,7 +39,7 @@ def test_second_run_changes_nothing_and_leaves_a_container_alone(host: Host, box
 def test_a_restart_waits_for_containers_unless_it_is_forced(host: Host, box: Any, role: Role) -> None:
     before = box.pids("work")
     said = role(docker_config={"log-level": "warn"})
-    assert "docker on box: restart needed, 1 containers run (work): stop them" in said
+    assert "[WARNING]: docker on box: restart needed, 1 containers run (work): stop them" in said
     assert box.pids("work") == before
     assert "docker on box waits for a restart, 1 containers run (work)" in role("verify", fails=True)
     said = role(docker_config={"log-level": "warn"}, restart="force")
@@ -48,6 +48,60 @@ def test_a_restart_waits_for_containers_unless_it_is_forced(host: Host, box: Any
     assert host.check_output("docker inspect --format '{{.State.Running}}' work") == "false"
     assert box.daemon()["log-level"] == "warn"
     host.check_output("docker rm work")
+
+
+def test_never_leaves_a_reload_to_the_operator_too(host: Host, box: Any, role: Role) -> None:
+    says = "docker info --format '{{json .Labels}}'"
+    for _ in "12":
+        said = role(docker_config={"labels": ["site=a"]}, restart="never")
+        assert "[WARNING]: docker on box: reload needed, 0 containers run: run systemctl reload docker.service" in said
+        assert "site=a" not in host.check_output(says)
+    assert "changed=0" in said
+    assert "docker on box waits for a reload, 0 containers run: run systemctl reload" in role("verify", fails=True)
+    assert "reload needed" not in role(docker_config={"labels": ["site=a"]})
+    assert "site=a" in host.check_output(says)
+
+
+def test_with_live_restore_a_restart_leaves_containers_alone(host: Host, box: Any, role: Role) -> None:
+    """Also where it is this run that sets it."""
+    box.start("live")
+    before = box.pids("live")
+    config = {"live-restore": True, "log-level": "info", "labels": ["site=a"]}
+    assert "restart needed" not in role(docker_config=config)
+    after = box.pids("live")
+    assert (after[0] != before[0], after[1]) == (True, before[1])
+    assert host.check_output("docker inspect --format '{{.State.Running}}' live") == "true"
+    # An engine that comes back without it would stop them.
+    host.check_output('sed -i \'s/"live-restore": true/"live-restore": false/\' /etc/docker/daemon.json')
+    assert "restart needed, 1 containers run (live)" in role(docker_config={"log-level": "warn"})
+    assert box.pids("live") == after
+    host.check_output("docker rm --force live")
+    assert "restart needed" not in role(docker_config={"log-level": "warn"})
+
+
+@pytest.mark.long
+def test_an_engine_that_answers_and_then_dies_gets_its_old_configuration(host: Host, box: Any, role: Role) -> None:
+    """Many restarts by hand before are no reason either that it does not come back."""
+    host.check_output(
+        "printf '#!/bin/sh\\ngrep -q debug-me /etc/docker/daemon.json && "
+        "(until timeout 1 docker info >/dev/null 2>&1; do sleep 0.2; done; sleep 2; kill -9 $$) &\\n"
+        'exec dockerd "$@"\\n\' > /usr/local/sbin/dying && chmod +x /usr/local/sbin/dying'
+    )
+    folder = "/etc/systemd/system/docker.service.d"
+    start = "/usr/local/sbin/dying -H fd:// --containerd=/run/containerd/containerd.sock"
+    host.check_output(
+        f"mkdir -p {folder} && printf '[Service]\\nExecStart=\\nExecStart={start}\\n' > {folder}/dying.conf"
+    )
+    try:
+        host.check_output("systemctl daemon-reload && systemctl reset-failed docker && systemctl restart docker")
+        host.check_output("systemctl restart docker && systemctl restart docker")
+        before = host.file("/etc/docker/daemon.json").content_string
+        said = role(fails=True, docker_config={"log-opts": {"tag": "debug-me"}})
+        assert "runs again with the old one" in said
+        assert host.file("/etc/docker/daemon.json").content_string == before
+        host.check_output("timeout 10 docker info")
+    finally:
+        host.check_output(f"rm -r {folder} && systemctl daemon-reload && systemctl restart docker")
 
 
 def test_an_engine_that_does_not_come_back_gets_its_old_configuration(host: Host, box: Any, role: Role) -> None:
@@ -91,6 +145,38 @@ def test_an_older_toolkit_without_units_describes_the_gpus_all_the_same(host: Ho
     assert not host.file(SPEC).exists
     uuid = box.uuids[3]
     assert box.sees("docker", uuid)[0] == box.sees("podman", uuid)[0] == [uuid]
+
+
+def test_only_the_entries_of_the_toolkit_are_put_aside(host: Host, role: Role) -> None:
+    """And none of them, and nothing else, if the key or the version is another one."""
+    ours, other = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64", "https://site.example/apt"
+    folder = "/etc/apt/sources.list.d"
+    before = {
+        "own.list": f"deb {other} /\n# deb {ours} /\ndeb {ours} /\n",
+        "own.sources": f"Types: deb\nURIs: {other}\nSuites: /\n\n# NVIDIA\nTypes: deb\nURIs: {ours}\nSuites: /\n",
+    }
+    for name, text in before.items():
+        host.check_output(f"printf %%s %s > {folder}/{name}", text)
+    state = f"cd /etc/apt && find . -type f | sort | xargs sha256sum; ls {folder}"
+    at_first = host.check_output(state)
+    try:
+        said = role(fails=True, other_sources="remove", repository_key_fingerprint="A" * 40)
+        assert f"it is not the key {'A' * 40}, but " in said
+        assert host.check_output(state) == at_first
+        said = role(fails=True, other_sources="remove", version="9.9.9-1")
+        assert "version 9.9.9-1 of nvidia-container-toolkit is not there, but 1.18.1-1, 1.17.8-1" in said
+        assert host.check_output(state) == at_first
+        role(other_sources="remove")
+        found = {name: host.file(f"{folder}/{name}").content_string for name in before}
+        assert found == {
+            "own.list": f"deb {other} /\n# deb {ours} /\n# deb {ours} /\n",
+            "own.sources": f"Types: deb\nURIs: {other}\nSuites: /\n\n"
+            f"# # NVIDIA\n# Types: deb\n# URIs: {ours}\n# Suites: /\n",
+        }
+        assert {name: host.file(f"{folder}/{name}.disabled").content_string for name in before} == before
+        assert "changed=0" in role()
+    finally:
+        host.check_output(f"rm -f {folder}/own.*")
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,7 @@ BROKEN = {
     "comment": ('{\n  // mirrors\n  "debug": true\n}', "is no JSON: line 2, column 3"),
     "list": ('["debug"]', "has a list where dockerd wants an object"),
     "twice": ('{"debug": true, "debug": false}', 'has the key "debug" twice in one object'),
+    "half a character": ('{"labels": ["\\ud800"]}', "has half a character, \\ud800, in a text: correct it"),
     "runtimes is a list": ('{"runtimes": ["nvidia"]}', "has a list at runtimes, where an object is wanted"),
     "runtime is a text": ('{"runtimes": {"nvidia": "/x"}}', "has a text at runtimes.nvidia, where an object is wanted"),
     "cdi is a text": ('{"features": {"cdi": "true"}}', "has a text at features.cdi, where true or false is wanted"),
@@ -108,6 +109,17 @@ def test_what_somebody_has_changed_since_stays() -> None:
         "runtimes": {"nvidia": {"path": "/own"}, "kata": {"path": "/k"}},
         "features": {"cdi": False},
     }
+
+
+def test_the_runtime_of_all_containers_is_not_taken_away() -> None:
+    merged = daemon.merge({}, WANTED)
+    with pytest.raises(ConfigError, match="has the default-runtime nvidia, which is to be taken away: choose another"):
+        daemon.take_back({**merged.config, "default-runtime": "nvidia"}, merged.changes)
+    other = {**merged.config, "default-runtime": "runc"}
+    assert daemon.take_back(other, merged.changes).config == {"default-runtime": "runc"}
+    # One that the settings bring goes with them.
+    merged = daemon.merge({}, {**WANTED, "default-runtime": "nvidia"})
+    assert daemon.take_back(merged.config, merged.changes).config == {}
 
 
 def test_without_a_record_what_is_as_given_goes() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
 import typing as t
 from pathlib import Path
 
@@ -68,6 +69,38 @@ def test_changes_once_with_a_copy_and_keeps_the_mode(file: Path, run: Run) -> No
     rc, result = run()
     assert (rc, result["changed"], result["needs"]) == (0, False, "nothing")
     assert len(list(file.parent.iterdir())) == 2
+
+
+def test_the_newest_copies_stay_and_no_file_of_others_goes(file: Path, run: Run) -> None:
+    others = [
+        file.with_name(name) for name in ("daemon.json.1.2026-01-01@00:00:00~", "other.json", "daemon.json.cudahub~")
+    ]
+    for other in others:
+        other.touch()
+    copies = []
+    for number in range(7):
+        before = file.read_text()
+        _rc, result = run(config={"max-concurrent-downloads": number + 1})
+        assert Path(result["backup_file"]).read_text() == before
+        copies.append(Path(result["backup_file"]))
+    assert sorted(file.parent.iterdir()) == sorted([file, *others, *copies[2:]])
+    assert {stat.S_IMODE(copy.stat().st_mode) for copy in copies[2:]} == {0o640}
+
+
+def test_a_full_disk_leaves_the_file_and_nothing_else(file: Path, run: Run) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", file.parent]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        file.write_text(OLD)
+        (file.parent / "fill").write_bytes(bytes(4096))
+        rc, result = run()
+        assert rc == 1
+        assert result["msg"].startswith(f"{file} was not changed: {file.parent}/")
+        assert result["msg"].endswith(": No space left on device")
+        assert (file.read_text(), len(list(file.parent.iterdir()))) == (OLD, 2)
+    finally:
+        subprocess.run(["umount", file.parent], check=True)
 
 
 def test_check_mode_shows_and_writes_nothing(file: Path, run: Run) -> None:
@@ -136,6 +169,14 @@ def test_a_link_stays_one(file: Path, run: Run) -> None:
     run()
     assert file.is_symlink()
     assert json.loads(real.read_text())["features"] == {"cdi": True}
+
+
+def test_a_byte_order_mark_is_none_of_the_settings(file: Path, run: Run) -> None:
+    """As for dockerd."""
+    file.write_text("\ufeff" + OLD, encoding="utf-8")
+    rc, result = run()
+    assert (rc, result["config"]) == (0, {"log-driver": "local", **WANTED})
+    assert file.read_text() == '{\n  "log-driver": "local",\n  "features": {\n    "cdi": true\n  }\n}\n'
 
 
 def test_a_relative_path_is_refused(run: Run) -> None:
