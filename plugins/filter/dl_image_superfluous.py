@@ -15,6 +15,7 @@ short_description: Builds of role dl_images that can go
 description:
   - Returns the names of builds of role P(cudahub.gpu.dl_images#role) that are neither among the newest of their image,
     nor what is wanted now, nor in use by a container.
+  - Names that others gave to these builds, and images that others made of them, are not among these.
 options:
   _input:
     description: The images, as M(community.docker.docker_host_info) lists them.
@@ -39,28 +40,30 @@ options:
 EXAMPLES = r"""
 - name: Show what can go
   ansible.builtin.debug:
-    msg: "{{ images | cudahub.gpu.dl_image_superfluous(containers=[], wanted={'train': 'train:bbb'}, keep=1) }}"
+    msg: "{{ images | cudahub.gpu.dl_image_superfluous(containers=[], wanted=wanted, keep=1) }}"
   vars:
+    wanted: {train: 'train:bbbbbbbbbbbb'}
     images:
       - Id: sha256:1
         Created: 1
-        RepoTags: ['train:aaa']
-        Labels: {org.cudahub.role: dl_images, org.cudahub.image: train}
+        RepoTags: ['train:aaaaaaaaaaaa', 'train:v1', 'mine:1']
+        Labels: {org.cudahub.role: dl_images, org.cudahub.image: train, org.cudahub.digest: aaaaaaaaaaaaa}
       - Id: sha256:2
         Created: 2
-        RepoTags: ['train:bbb']
-        Labels: {org.cudahub.role: dl_images, org.cudahub.image: train}
-  # => ["train:aaa"]
+        RepoTags: ['train:bbbbbbbbbbbb']
+        Labels: {org.cudahub.role: dl_images, org.cudahub.image: train, org.cudahub.digest: bbbbbbbbbbbbb}
+  # => ["train:aaaaaaaaaaaa", "train:v1"]
 """
 
 RETURN = r"""
 _value:
-  description: Names with tags, or the ID of an image that has none.
+  description: Names with tags.
   type: list
   elements: str
 """
 
 from ansible_collections.cudahub.gpu.plugins.plugin_utils._dl_images import (
+    DIGEST_LABEL,
     NAME_LABEL,
     OWN_LABEL,
     ROLE,
@@ -80,6 +83,7 @@ def dl_image_superfluous(
         Kept(
             id=str(one["Id"]),
             name=str(labels[NAME_LABEL]),
+            digest=str(labels.get(DIGEST_LABEL, "")),
             created=int(one["Created"]),
             tags=tuple(tag for tag in one.get("RepoTags") or [] if tag != "<none>:<none>"),
         )
@@ -87,7 +91,7 @@ def dl_image_superfluous(
         if (labels := one.get("Labels") or {}).get(OWN_LABEL) == ROLE and NAME_LABEL in labels
     ]
     used = {str(one["ImageID"]) for one in containers}
-    return [name for one in superfluous(ours, used, wanted, int(keep)) for name in (one.tags or (one.id,))]
+    return superfluous(ours, used, wanted, int(keep))
 
 
 class FilterModule:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
+
+import yaml  # type: ignore[import-untyped]
 
 Read = t.Callable[[str], str]
 """Returns the text of a file of the controller, or raises OSError or UnicodeDecodeError."""
@@ -21,6 +24,8 @@ BIN = "/opt/cudahub/bin"
 OWN_LABEL = "org.cudahub.role"
 NAME_LABEL = "org.cudahub.image"
 DIGEST_LABEL = "org.cudahub.digest"
+OWN = {"labels": "org.cudahub.", "environment": "CUDAHUB_"}
+"""What the names begin with that the role itself gives."""
 ROLE = "dl_images"
 NONE = "none"
 CPU = "cpu"
@@ -28,11 +33,19 @@ CUDA = ("12", "13", CPU)
 CHECKS = ("nvml", "framework", "cupy")
 JUPYTER_PORT = 8888
 TAG_LENGTH = 12
+UNPROVEN = "-unproven"
 FULL_BYTES = 64 * 1024**2
 KEYS = frozenset({
     "apt", "base", "command", "conda", "cuda", "entrypoint_checks", "environment", "examples", "framework", "labels",
     "name", "pip", "ports", "python", "requirements", "tag", "uid", "user", "workspace",
 })  # fmt: skip
+SYSTEM = frozenset({
+    "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var",
+})  # fmt: skip
+"""Directories of the root that are no place for a workspace."""
+SHARED = frozenset({"home", "media", "mnt", "opt", "srv", "tmp"})
+"""Directories of the root that are none themselves, but have room for one."""
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 LOCKS = "locks/"
 """What the name of a list of this role's begins with, when it is read."""
 
@@ -49,7 +62,8 @@ _CONDA = re.compile(r"[A-Za-z0-9_.:/-]+(?:\[[^\]\n]*\])?[ =<>!~A-Za-z0-9.,*_+-]*
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
-_PYTHON = re.compile(r"3\.\d{1,2}")
+# 3.1 is what YAML makes of 3.10.
+_PYTHON = re.compile(r"3\.(?:[6-9]|[1-9]\d)")
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}")
 _PATH = re.compile(r"/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._/-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -113,11 +127,12 @@ class Image:
     labels: t.Mapping[str, str]
     command: tuple[str, ...]
     version: str
+    download_bytes: int
 
     @property
     def hashed(self) -> bool:
         """Whether the requirements carry hashes."""
-        return "--hash=" in self.requirements
+        return any(hashed for _line, hashed in entries(self.requirements))
 
     @property
     def has_conda(self) -> bool:
@@ -127,9 +142,12 @@ class Image:
     @property
     def has_cupy(self) -> bool:
         """Whether CuPy is in it, which the GPUs are proven with."""
-        wanted = (*self.requirements.splitlines(), *self.pip, *self.conda)
-        conda = re.search(r"(?m)^\s*- *cupy\b", self.conda_file)
-        return bool(conda or any(re.match(r"cupy(-cuda\d+x)?\b", line) for line in wanted))
+        return self.has(r"cupy(?:-cuda\d+x)?")
+
+    def has(self, name: str) -> bool:
+        """Whether a distribution, given by a regular expression, is asked for."""
+        wanted = (*logical_lines(self.requirements), *self.pip, *self.conda, *dependencies(self.conda_file))
+        return any(_is(name, one) for one in wanted)
 
 
 @dataclass(frozen=True)
@@ -137,6 +155,8 @@ class Build:
     """What the role has to bring about for one image."""
 
     name: str
+    place: str
+    """The name as one part of a path."""
     repository: str
     reference: str
     candidate: str
@@ -146,8 +166,14 @@ class Build:
     framework: str
     cupy: bool
     python: str
+    download_bytes: int
+    """Size of the wheels, as far as it is known beforehand."""
     labels: t.Mapping[str, str]
     files: t.Mapping[str, str]
+
+
+def _is(name: str, spec: str) -> bool:
+    return re.match(rf"(?:\S+::)?(?:{name})(?![\w.-])", spec) is not None
 
 
 class _Mistakes:
@@ -201,30 +227,37 @@ def _image(
     conda, conda_file = _conda(get.get("conda"), settings, read, wrong)
     table = settings.frameworks.get(framework, {})
     cuda = _cuda(get, framework, table, settings, wrong)
-    requirements, version = _requirements(get, framework, table, cuda, python, read, wrong)
+    requirements, lock = _requirements(get, framework, table, cuda, python, read, wrong)
     pip = _texts(get, "pip", _PINNED, "is not pinned: give name==version", wrong)
     workspace, user, uid = _inside(get, wrong)
-    if get.get("examples"):
+    examples = _truth(get, "examples", wrong)
+    if examples:
         _check_examples(framework, settings, wrong)
     command = tuple(map(str, _list(get, "command", wrong)))
     if not command and framework == NONE:
         wrong.add(f"framework {NONE}", "and no command, and so nothing to run: give command as a list of words")
     ports = _ports(get, jupyter=not command, wrong=wrong)
     image = Image(
-        name=name, tag=tag, base=base, framework=framework, python=python, cuda=cuda, pip=pip, version=version,
+        name=name, tag=tag, base=base, framework=framework, python=python, cuda=cuda, pip=pip,
+        version=str(lock.get("version", "")), download_bytes=int(lock.get("bytes", 0)),
         apt=_texts(get, "apt", _APT, "is no package of Debian's: give name or name=version", wrong),
-        requirements=requirements, conda=conda, conda_file=conda_file, examples=bool(get.get("examples", False)),
+        requirements=requirements, conda=conda, conda_file=conda_file, examples=examples,
         workspace=workspace, ports=ports, user=user, uid=uid, command=command,
         checks=_checks(get, framework, cuda, wrong),
         environment=_pairs(get, "environment", _VARIABLE, wrong), labels=_pairs(get, "labels", _LABEL, wrong),
     )  # fmt: skip
     if not image.has_cupy and "cupy" in image.checks:
         wrong.add("cupy in entrypoint_checks", "and no CuPy: add cupy-cuda12x or cupy-cuda13x to pip")
+    if "requirements" in get and not (wrong.sentences or command or image.has("jupyterlab|jupyter|notebook")):
+        wrong.add(f"requirements {get['requirements']}", "without jupyterlab and no command: give one of them")
     return (None if wrong.sentences else image), wrong.sentences
 
 
 def _names(get: t.Mapping[str, t.Any], wrong: _Mistakes) -> tuple[str, str]:
-    name, tag = str(get.get("name", "")), str(get.get("tag", ""))
+    name, tag = (str(get.get(key, "")) for key in ("name", "tag"))
+    for key in ("name", "tag"):
+        if not _is_text(get.get(key, "")):
+            wrong.add(f"{key} {get[key]}", "which is no text: write it in quotes")
     if not _NAME.fullmatch(name) or len(name) > 128:
         wrong.add(
             f"name '{name}'", "which no registry takes: give lower-case letters and digits, with single . _ - or /"
@@ -237,8 +270,11 @@ def _names(get: t.Mapping[str, t.Any], wrong: _Mistakes) -> tuple[str, str]:
 def _inside(get: t.Mapping[str, t.Any], wrong: _Mistakes) -> tuple[str, str, int]:
     """The workspace and the user."""
     workspace = str(get.get("workspace", "/workspace"))
+    parts = posixpath.normpath(workspace).strip("/").split("/")
     if not _PATH.fullmatch(workspace) or "/../" in f"{workspace}/":
         wrong.add(f"workspace '{workspace}'", "which is no absolute path of letters, digits, . _ and -")
+    elif parts[0] in SYSTEM or (parts[0] in SHARED and len(parts) == 1) or parts[:2] == ["opt", "cudahub"]:
+        wrong.add(f"workspace '{workspace}'", "which belongs to the system: give a directory of its own")
     user = str(get.get("user", "user"))
     if not _USER.fullmatch(user) or user == "root":
         wrong.add(f"user '{user}'", "which is no name of a user without privileges: give lower-case letters and digits")
@@ -264,12 +300,28 @@ def _number(value: object) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,9}", text) and not isinstance(value, bool) else None
 
 
+def _is_text(value: object) -> bool:
+    """Whether a value says in all its letters what was written. YAML makes others of 1.10, yes and nothing."""
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+def _truth(get: t.Mapping[str, t.Any], key: str, wrong: _Mistakes) -> bool:
+    text = str(get.get(key, False)).lower()
+    if text not in (*TRUE, *FALSE):
+        wrong.add(f"{key} {get[key]!r}", "which is neither true nor false")
+    return text in TRUE
+
+
 def _list(get: t.Mapping[str, t.Any], key: str, wrong: _Mistakes) -> list[t.Any]:
     value = get.get(key, [])
     if isinstance(value, str) or not isinstance(value, t.Sequence):
         wrong.add(f"{key} {value!r}", "which is no list")
         return []
-    broken = [one for one in value if not isinstance(one, (str, int, float)) or _CONTROL.search(str(one))]
+    broken = [
+        one
+        for one in value
+        if not isinstance(one, (str, int, float)) or isinstance(one, bool) or _CONTROL.search(str(one))
+    ]
     for one in broken:
         wrong.add(f"{key} {one!r}", "which is no word in one line")
     return [one for one in value if one not in broken]
@@ -290,10 +342,12 @@ def _pairs(get: t.Mapping[str, t.Any], key: str, form: re.Pattern[str], wrong: _
         return {}
     pairs = {str(name): str(one) for name, one in value.items()}
     for name, one in pairs.items():
-        if not form.fullmatch(name) or _CONTROL.search(one):
+        if not _is_text(value.get(name, one)):
+            wrong.add(f"{key} '{name}'", f"which is {one}: write it in quotes")
+        elif not form.fullmatch(name) or _CONTROL.search(one):
             wrong.add(f"{key} '{name}'", "which is no name, or has a value of more than one line")
-        elif key == "labels" and name in (OWN_LABEL, NAME_LABEL, DIGEST_LABEL):
-            wrong.add(f"labels {name}", "which the role itself writes: leave it out")
+        elif name.startswith(OWN[key]):
+            wrong.add(f"{key} {name}", "which the role itself writes: leave it out")
     return pairs
 
 
@@ -334,8 +388,39 @@ def _conda(given: object, settings: Settings, read: Read, wrong: _Mistakes) -> t
     if not settings.micromamba.usable:
         wrong.add("conda", "and there is no micromamba to install it with: set dl_images_micromamba_url and _checksum")
     if isinstance(given, str):
-        return (), _text_of(given, "conda", read, wrong)
+        return (), _conda_file(given, read, wrong)
     return _texts({"conda": given}, "conda", _CONDA, "is no spec of conda's", wrong), ""
+
+
+def _conda_file(path: str, read: Read, wrong: _Mistakes) -> str:
+    before = len(wrong.sentences)
+    text = _text_of(path, "conda", read, wrong)
+    try:
+        found = dependencies(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        wrong.add(f"conda {path}", "which is no YAML" + (f": line {mark.line + 1}" if mark else ""))
+        return ""
+    if len(wrong.sentences) > before:
+        return ""
+    if not found:
+        wrong.add(f"conda {path}", "which has no list of dependencies: give an environment file of conda's")
+    elif not any(_is("python", one) for one in found):
+        wrong.add(f"conda {path}", "without python: add it to dependencies")
+    return text
+
+
+def dependencies(text: str) -> list[str]:
+    """The specs of an environment file of conda's, those of pip included. Raises YAMLError."""
+    found = yaml.safe_load(text)
+    listed = found.get("dependencies") if isinstance(found, dict) else None
+    specs: list[str] = []
+    for one in listed if isinstance(listed, list) else []:
+        if isinstance(one, dict):
+            specs += map(str, one.get("pip") or [])
+        else:
+            specs.append(str(one))
+    return specs
 
 
 def _text_of(path: str, key: str, read: Read, wrong: _Mistakes) -> str:
@@ -369,15 +454,22 @@ def _cuda(
 def _requirements(
     get: t.Mapping[str, t.Any], framework: str, table: t.Mapping[str, t.Any], cuda: str, python: str,
     read: Read, wrong: _Mistakes,
-) -> tuple[str, str]:  # fmt: skip
-    """The text of the requirements, and the framework's version if it is a list of this role's."""
+) -> tuple[str, t.Mapping[str, t.Any]]:  # fmt: skip
+    """The text of the requirements, and the table's row if it is a list of this role's."""
     if "requirements" in get:
         text = _text_of(str(get["requirements"]), "requirements", read, wrong)
         for line in unpinned(text):
-            wrong.add(f"requirements {get['requirements']}", f"with '{line}', which is not pinned: give name==version")
-        return text, ""
+            shown = re.sub(r"//[^/@\s]*@", "//***@", line)
+            wrong.add(f"requirements {get['requirements']}", f"with '{shown}', which is not pinned: give name==version")
+        bare = [line for line, hashed in entries(text) if not hashed]
+        if 0 < len(bare) < len(entries(text)):
+            wrong.add(
+                f"requirements {get['requirements']}",
+                f"with hashes, and none for {', '.join(map(repr, bare))}: give all or none",
+            )
+        return text, {}
     if not table or cuda not in CUDA:
-        return "", ""
+        return "", {}
     offered: t.Mapping[str, t.Any] = table["cuda"]
     version = next(iter(offered.values()))["version"]
     if cuda not in offered:
@@ -385,22 +477,28 @@ def _requirements(
             f"cuda {cuda}",
             f"and there is no list of {framework} {version} for it: give one of {_listed(offered)}, or requirements",
         )
-        return "", ""
+        return "", {}
     if python not in table["pythons"] and _PYTHON.fullmatch(python):
         wrong.add(
             f"python {python}",
             f"and the list of {framework} {version} is for {' and '.join(table['pythons'])}: give requirements",
         )
-        return "", ""
-    lock = offered[cuda]
-    return _text_of(f"{LOCKS}{lock['lock']}", "framework", read, wrong), str(lock["version"])
+        return "", {}
+    row: t.Mapping[str, t.Any] = offered[cuda]
+    return _text_of(f"{LOCKS}{row['lock']}", "framework", read, wrong), row
+
+
+def entries(text: str) -> list[tuple[str, bool]]:
+    """The requirements of a file, each in one line without comments and hashes, and whether it has hashes."""
+    joined = re.sub(r"\\\n", " ", text)
+    lines = (re.sub(r"(^|\s)#.*", "", line) for line in joined.splitlines())
+    pairs = ((re.sub(r"\s--hash=\S+", "", line).strip(), "--hash=" in line) for line in lines)
+    return [(bare, hashed) for bare, hashed in pairs if bare]
 
 
 def logical_lines(text: str) -> list[str]:
     """The requirements of a file, each in one line, without comments and hashes."""
-    joined = re.sub(r"\\\n", " ", text)
-    lines = (re.sub(r"(^|\s)#.*", "", line) for line in joined.splitlines())
-    return [bare for line in lines if (bare := re.sub(r"\s--hash=\S+", "", line).strip())]
+    return [bare for bare, _hashed in entries(text)]
 
 
 def unpinned(text: str) -> list[str]:
@@ -506,7 +604,7 @@ def _python(image: Image, settings: Settings) -> list[str]:
         f"ADD --checksum={settings.micromamba.checksum} --chmod=0755 {settings.micromamba.url} /opt/cudahub/micromamba"
     )
     create = f"MAMBA_ROOT_PREFIX=/root/.mamba /opt/cudahub/micromamba create --yes --prefix {PREFIX}"
-    cache = "--mount=type=cache,target=/root/.mamba/pkgs"
+    cache = "--mount=type=cache,target=/root/.mamba/pkgs,sharing=locked"
     if image.conda_file:
         return [
             add,
@@ -548,15 +646,17 @@ def build_of(image: Image, settings: Settings) -> Build:
     references = [f"{repository}:{short}", *([f"{repository}:{image.tag}"] if image.tag else [])]
     return Build(
         name=image.name,
+        place=image.name.replace("/", "+"),
         repository=repository,
         reference=references[0],
-        candidate=f"{repository}:{short}-unproven",
+        candidate=f"{repository}:{short}{UNPROVEN}",
         references=tuple(references),
         digest=digest,
         cuda=image.cuda,
         framework=image.framework,
         cupy=image.has_cupy and image.cuda != CPU,
         python=f"{PREFIX}/bin/python",
+        download_bytes=image.download_bytes,
         labels={**labels_of(image), DIGEST_LABEL: digest},
         files={"Containerfile": f"{text}LABEL {DIGEST_LABEL}={quoted(digest)}\n", **files},
     )
@@ -579,7 +679,15 @@ def failure(name: str, log: str, status: int, free_bytes: int | None = None) -> 
         why = "a distribution is not the one that requirements names: make the list of requirements anew"
     elif re.search(r"No matching distribution found|Could not find a version", log):
         why = "a Python distribution can't be had: correct requirements or pip, or set dl_images_pip_index_url"
-    elif status < 0 or status > 128 or "CANCELED" in log or "context canceled" in log:
+    elif re.search(r"E: (Unable to locate package|Version '.*' for '.*' was not found|.*no installation cand)", log):
+        why = "a package of the distribution can't be had: correct apt"
+    elif re.search(r"useradd: user '.*' already exists", log):
+        why = "its base image has a user of that name: give another user"
+    elif "digest mismatch" in log:
+        why = "a download is not the one of the checksum: correct the checksum"
+    elif re.search(r"(?m)^ERROR: .*(invalid response status|failed to load cache key)", log):
+        why = "a download can't be had: correct its address"
+    elif status < 0 or status > 128 or re.search(r"(?m)^ERROR: .*context canceled", log):
         why = "it was interrupted: run the role again"
     else:
         why = "a step failed"
@@ -590,27 +698,48 @@ def _last_error(log: str) -> str:
     lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(#\d+ )?([\d.]+ )?(ERROR|E:|error)\b", line)]
     full = [line for line in lines if "no space left on device" in line.lower()]
-    return (full or errors or lines or [""])[-1][:300]
+    return " | ".join(full[-1:] or _failed_step(log) or (errors or lines)[-1:])[:600]
+
+
+def _failed_step(log: str) -> list[str]:
+    """The last lines of what the failing step printed, which Docker repeats at the end."""
+    sections = re.findall(r"(?ms)^------\n > [^\n]*\n(.*?)^------$", log)
+    lines = sections[-1].splitlines() if sections else []
+    said = [" ".join(re.sub(r"^[\d.]+ ", "", line).split()) for line in lines]
+    return [line[:200] for line in said if line][-3:]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """An image that this role has built, as the engine lists it."""
+    """An image with this role's labels, as the engine lists it."""
 
     id: str
     name: str
+    digest: str
     created: int
     tags: tuple[str, ...]
 
+    @property
+    def own_tags(self) -> tuple[str, ...]:
+        """The tags that this role has given. What somebody made of an image of ours has its labels, but no such tag."""
+        short = self.digest[:TAG_LENGTH]
+        repositories = {
+            repository
+            for repository, _colon, tag in (one.rpartition(":") for one in self.tags)
+            if short and tag in (short, f"{short}{UNPROVEN}") and f"/{repository}".endswith(f"/{self.name}")
+        }
+        return tuple(one for one in self.tags if one.rpartition(":")[0] in repositories)
 
-def superfluous(
-    images: t.Iterable[Kept], used: t.Collection[str], wanted: t.Mapping[str, str], keep: int
-) -> list[Kept]:
-    """Images to remove: of each wanted name all but the ``keep`` newest, those in use and the wanted one."""
-    found: list[Kept] = []
+
+def superfluous(images: t.Iterable[Kept], used: t.Collection[str], wanted: t.Mapping[str, str], keep: int) -> list[str]:
+    """Tags to remove: of each wanted name those of all but the ``keep`` newest, those in use and the wanted one."""
+    found: list[str] = []
+    listed = [one for one in images if one.own_tags]
     for name, reference in wanted.items():
-        ours = sorted((one for one in images if one.name == name), key=lambda one: (one.created, one.id), reverse=True)
-        current = [one for one in ours if reference in one.tags]
+        ours = sorted((one for one in listed if one.name == name), key=lambda one: (one.created, one.id), reverse=True)
+        # Docker leaves its own registry out of the names that it lists.
+        current = [one for one in ours if reference.removeprefix("docker.io/") in one.own_tags]
         rest = [one for one in ours if one not in current]
-        found += [one for one in rest[max(keep - len(current), 0) :] if one.id not in used]
+        for one in rest[max(keep - len(current), 0) :]:
+            found += one.own_tags if one.id not in used else ()
     return found

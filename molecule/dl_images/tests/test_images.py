@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://builder"]
@@ -46,6 +47,26 @@ def test_it_says_once_that_it_sees_no_gpu_and_goes_on(host: Host) -> None:
 def test_it_can_be_told_to_need_one(host: Host) -> None:
     done = host.run(f"docker run --rm --env CUDAHUB_REQUIRE_GPU=1 {IMAGE}")
     assert (done.rc, done.stdout, done.stderr) == (1, "", LINE)
+
+
+def test_the_command_is_stopped_at_once_and_its_status_is_kept(host: Host) -> None:
+    """Process 1 gets no signal that it has no handler for, and docker would kill it after ten seconds."""
+    host.check_output(f"docker run --detach --name stopped {IMAGE} sleep 600")
+    try:
+        host.check_output("docker stop --time 60 stopped")
+        assert host.check_output("docker inspect --format '{{.State.ExitCode}}' stopped") == "143"
+    finally:
+        host.check_output("docker rm --force stopped")
+    assert host.run(f"docker run --rm {IMAGE} sh -c 'exit 7'").rc == 7
+    assert host.run(f"docker run --rm --init {IMAGE} sh -c 'exit 7'").rc == 7
+    assert host.run(f"docker run --rm {IMAGE} nosuch").rc == 127
+
+
+@pytest.mark.parametrize("options", ["--user 12345", "--read-only", "--user 12345 --read-only"])
+def test_any_user_and_a_file_system_that_is_read_only(host: Host, options: str) -> None:
+    program = "import getpass, pathlib; (pathlib.Path.home() / 'x').write_text('x'); print(getpass.getuser())"
+    done = host.run(f'docker run --rm {options} {IMAGE} python -c "{program}"')
+    assert (done.rc, done.stdout, done.stderr) == (0, "user\n", LINE)
 
 
 def test_a_command_takes_the_place_of_the_usual_one(host: Host) -> None:

@@ -12,8 +12,11 @@ testinfra_hosts = ["ansible://builder"]
 
 
 def test_only_ours_are_gone(host: Host) -> None:
-    assert host.check_output("docker images --quiet --filter label=org.cudahub.role=dl_images") == ""
+    left = host.check_output(
+        "docker images --format '{{.Repository}}:{{.Tag}}' --filter label=org.cudahub.role=dl_images"
+    )
+    assert [name for name in left.splitlines() if not name.startswith(("mine:", "theirs:"))] == []
     assert not host.file("/var/lib/cudahub/dl_images").exists
     assert host.check_output("find /var/log/cudahub -name 'dl_images-*'") == ""
-    assert host.run("docker image inspect python-standin:13 mine:1").rc == 0
+    assert host.run("docker image inspect python-standin:13 mine:1 mine:2").rc == 0
     assert host.run("docker volume inspect mine").rc == 0

@@ -85,6 +85,73 @@ def test_refusals_come_before_any_build(
         assert word not in said(done)
 
 
+def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) -> None:
+    """By the host's name, Docker wants TLS of the same registry."""
+    configuration = r"version: 0.1\nstorage: {filesystem: {rootdirectory: /srv/open}}\nhttp: {addr: ':5002'}\n"
+    host.check_output(f'mkdir -p /srv/open && printf "{configuration}" > /srv/open.yml')
+    host.check_output("systemd-run --unit open-registry docker-registry serve /srv/open.yml")
+    host.check_output("until curl --silent http://127.0.0.1:5002/v2/; do sleep 0.2; done")
+    try:
+        plain = apply(dl_images_registry={"url": "builder:5002"})
+        assert plain.returncode == 2, said(plain)
+        assert "Registry builder:5002 speaks plain HTTP: give it a certificate, or name it in insecure" in said(plain)
+        done = apply(dl_images_registry={"url": "127.0.0.1:5002"})
+        assert done.returncode == 0, said(done)
+        assert "v1" in host.check_output("curl --silent http://127.0.0.1:5002/v2/small/tags/list")
+    finally:
+        host.check_output(
+            "systemctl stop open-registry; docker rmi $(docker images --quiet 127.0.0.1:5002/small) --force"
+        )
+
+
+def test_what_others_made_of_our_images_stays(apply: Apply, host: Host) -> None:
+    """An image has the labels of its base, too."""
+    host.check_output(f"printf 'FROM {REPOSITORY}:v1\nRUN true\n' | docker build --quiet --tag theirs:1 -")
+    host.check_output(f"docker tag {REPOSITORY}:v1 theirs:2")
+    done = apply({"labels": {"b": "1"}}, dl_images_keep=1)
+    assert done.returncode == 0, said(done)
+    assert host.run("docker image inspect theirs:1 theirs:2").rc == 0
+    assert len({one.split()[1] for one in images(host)}) == 1
+
+
+def test_a_tag_of_somebody_else_is_not_taken(apply: Apply, host: Host) -> None:
+    host.check_output(f"docker tag python-standin:13 {REPOSITORY}:theirs")
+    try:
+        before = images(host)
+        done = apply({"tag": "theirs"})
+        assert done.returncode == 2, said(done)
+        assert f"builder has {REPOSITORY}:theirs, which this role has not built: give another name or tag" in said(done)
+        assert images(host) == before
+    finally:
+        host.check_output(f"docker rmi {REPOSITORY}:theirs")
+
+
+def test_of_two_one_fails_and_the_other_is_there(apply: Apply, host: Host) -> None:
+    two = [{**SMALL, "name": "small/good"}, {**SMALL, "name": "small_good", "user": "daemon"}]
+    done = apply(dl_images_images=two, dl_images_parallel=2)
+    assert done.returncode == 2, said(done)
+    assert (
+        "Image small_good could not be built, because its base image has a user of that name: give another user. "
+        "Docker said last: useradd: user 'daemon' already exists" in said(done)
+    )
+    assert "Image small/good" not in said(done)
+    tags = host.check_output(f"docker images --format '{{{{.Tag}}}}' {REPOSITORY}/good").split()
+    assert len(tags) == 1
+    assert not tags[0].endswith("-unproven")
+
+
+def test_what_does_not_fit_is_not_begun(apply: Apply, host: Host) -> None:
+    """Docker's disk is that of the machine, where so many images are too many."""
+    before = images(host)
+    many = [{"name": f"jax{number}", "framework": "jax", "cuda": "12"} for number in range(200)]
+    done = apply(dl_images_images=many)
+    assert done.returncode == 2, said(done)
+    assert "GB free, and the build of jax0, jax1," in said(done)
+    assert "takes about 2880.0 GB: free some, for instance by docker builder prune" in said(done)
+    assert "changed=0" in said(done)
+    assert images(host) == before
+
+
 def test_a_base_image_that_is_not_there(apply: Apply, host: Host) -> None:
     before = images(host)
     done = apply({"base": "127.0.0.1:5000/none:1"})

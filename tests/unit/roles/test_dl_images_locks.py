@@ -38,6 +38,32 @@ def test_the_table_and_the_files_are_the_tool_s() -> None:
         assert set(table["cuda"]) == {*lock_dl_images.FRAMEWORKS[framework], *also}
 
 
+def test_the_size_of_what_is_downloaded() -> None:
+    """Of each distribution one wheel is counted: the largest one for Linux on x86-64 and the newest Python."""
+    names = {
+        "a-1-cp313-cp313-manylinux_2_28_x86_64.whl": 1_000_000,
+        "a-1-cp312-cp312-manylinux_2_28_x86_64.whl": 9_000_000,
+        "a-1-cp313-cp313-manylinux_2_28_aarch64.whl": 9_000_000,
+        "b-1-py3-none-any.whl": 200_000,
+        "b-1-py2-none-any.whl": 9_000_000,
+        "c-1-cp39-abi3-manylinux2014_x86_64.whl": 30_000,
+        "d-1-cp313-cp313-win_amd64.whl": 9_000_000,
+    }
+    packages = "".join(
+        f'[[packages]]\nname = "{name}"\nwheels = ['
+        + ",".join(f'{{url = "https://x/{one}", size = {size}}}' for one, size in names.items() if one[0] == name)
+        + "]\n"
+        for name in "abcd"
+    )
+    assert lock_dl_images.download_bytes(packages) == 1_200_000
+
+
+@pytest.mark.parametrize(("framework", "cuda"), PAIRS)
+def test_the_size_of_each_list_is_known(framework: str, cuda: str) -> None:
+    size = TABLE[framework]["cuda"][cuda]["bytes"]
+    assert (1e8 if cuda == "cpu" else 1e9) < size < 1e10
+
+
 @pytest.mark.parametrize("lock", sorted(LOCKS.glob("*.txt")), ids=lambda path: path.stem)
 def test_each_wheel_is_pinned_and_has_its_hash(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8")
@@ -87,11 +113,12 @@ def test_arguments_that_can_not_be_right(images: Any, others: dict[str, Any]) ->
 
 
 def test_images_without_labels_or_tags_are_listed_by_docker_too() -> None:
-    labels = {"org.cudahub.role": "dl_images", "org.cudahub.image": "a"}
+    labels = {"org.cudahub.role": "dl_images", "org.cudahub.image": "a", "org.cudahub.digest": "b" * 64}
+    tags = ["a:" + "b" * 12, "a:2"]
     listed = [
         {"Id": "1", "Created": 1, "RepoTags": None, "Labels": None},
         {"Id": "2", "Created": 2, "RepoTags": ["<none>:<none>"], "Labels": labels},
-        {"Id": "3", "Created": 3, "RepoTags": ["a:1", "a:2"], "Labels": labels},
+        {"Id": "3", "Created": 3, "RepoTags": tags, "Labels": labels},
     ]
-    assert dl_image_superfluous(listed, [], {"a": ""}, 0) == ["a:1", "a:2", "2"]
-    assert dl_image_superfluous(listed, [{"ImageID": "3"}], {"a": ""}, 0) == ["2"]
+    assert dl_image_superfluous(listed, [], {"a": ""}, 0) == tags
+    assert dl_image_superfluous(listed, [{"ImageID": "3"}], {"a": ""}, 0) == []

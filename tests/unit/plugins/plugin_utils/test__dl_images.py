@@ -24,7 +24,10 @@ from ansible_collections.cudahub.gpu.plugins.plugin_utils._dl_images import (
 
 SHA = "sha256:" + "a" * 64
 TABLE = {
-    "pytorch": {"pythons": ["3.12", "3.13"], "cuda": {"13": {"lock": "pt.txt", "version": "2.15.0"}}},
+    "pytorch": {
+        "pythons": ["3.12", "3.13"],
+        "cuda": {"13": {"lock": "pt.txt", "version": "2.15.0", "bytes": 3_000_000_000}},
+    },
     "tensorflow": {
         "pythons": ["3.13"],
         "cuda": {"12": {"lock": "tf.txt", "version": "2.21.0"}, "cpu": {"lock": "tfc.txt", "version": "2.21.0"}},
@@ -36,7 +39,13 @@ FILES = {
     "locks/tfc.txt": "tensorflow==2.21.0 \\\n    --hash=sha256:3\n",
     "own.txt": "# mine\nsix==1.17.0 \\\n    --hash=sha256:4  # why\n",
     "loose.txt": "six==1.17.0\nrequests>=2\n",
-    "env.yml": "dependencies:\n  - cupy=14\n",
+    "half.txt": "six==1.17.0 \\\n    --hash=sha256:4\ntoolz==1.0.0\n",
+    "bare.txt": "# with --hash=sha256:4 it would be better\nsix==1.17.0\n",
+    "secret.txt": "--index-url https://me:made-up-word@pypi.example.org/simple\nsix==1.17.0\n",
+    "env.yml": "dependencies:\n  - python=3.13\n  - cupy=14\n",
+    "broken.yml": "dependencies: [python\n",
+    "list.yml": "- python\n",
+    "no_python.yml": "dependencies: [numpy=2, {pip: [six==1.17.0]}]\n",
 }
 SETTINGS = Settings(
     base="python:{python}-slim",
@@ -83,6 +92,7 @@ def test_pytorch() -> None:
     assert build.references == (f"train:{short}", "train:v1")
     assert build.candidate == f"train:{short}-unproven"
     assert (build.cuda, build.cupy) == ("13", True)
+    assert build.download_bytes == 3_000_000_000
 
 
 def test_own_requirements_and_words_of_the_shell() -> None:
@@ -103,6 +113,7 @@ def test_own_requirements_and_words_of_the_shell() -> None:
     assert """CMD ["python3", "-c", "print('$HOME')"]""" in text
     assert 'ENV CUDAHUB_CHECKS=""' in text
     assert build.cupy is False
+    assert build.download_bytes == 0
 
 
 def test_conda() -> None:
@@ -113,6 +124,7 @@ def test_conda() -> None:
     build = built(conda="env.yml", command=["bash"], entrypoint_checks=["cupy"])
     assert build.files["environment.yml"] == FILES["env.yml"]
     assert build.cupy
+    assert "target=/root/.mamba/pkgs,sharing=locked" in build.files["Containerfile"]
 
 
 def test_a_driver_of_cuda_13_runs_what_is_for_12() -> None:
@@ -126,7 +138,8 @@ ONE = {"framework": "pytorch"}
 @pytest.mark.parametrize(
     "change",
     [
-        {"apt": ["git"]}, {"base": "python:3.13-slim-bookworm"}, {"requirements": "own.txt"}, {"labels": {"a": "b"}},
+        {"apt": ["git"]}, {"base": "python:3.13-slim-bookworm"}, {"requirements": "own.txt", "command": ["sh"]},
+        {"labels": {"a": "b"}},
         {"environment": {"A": "1"}}, {"uid": 2000}, {"ports": [9999]}, {"examples": True}, {"pip": ["six==1.17.0"]},
     ],
 )  # fmt: skip
@@ -167,6 +180,32 @@ MISTAKES = [
     ({"framework": "pytorch", "entrypoint_checks": ["luck"]}, "has entrypoint_checks 'luck'"),
     ({"framework": "tensorflow", "cuda": "cpu", "entrypoint_checks": ["cupy"]}, "and no CuPy"),
     ({"framework": "tensorflow", "examples": True}, "has examples which are PyTorch's"),
+    ({"framework": "pytorch", "python": 3.1}, "has python '3.1' which is no version such as \"3.13\" in quotes"),
+    ({"framework": "pytorch", "tag": 1.1}, "has tag 1.1 which is no text: write it in quotes."),
+    ({"framework": "pytorch", "tag": True}, "has tag True which is no text: write it in quotes."),
+    ({"framework": "pytorch", "environment": {"A": None}}, "has environment 'A' which is None: write it in quotes."),
+    ({"framework": "pytorch", "environment": {"A": 1.1}}, "has environment 'A' which is 1.1: write it in quotes."),
+    ({"framework": "pytorch", "environment": {"A": True}}, "has environment 'A' which is True: write it in quotes."),
+    ({"framework": "pytorch", "labels": {"a": ["b"]}}, "has labels 'a' which is ['b']: write it in quotes."),
+    ({"framework": "pytorch", "environment": {"CUDAHUB_CHECKS": "x"}}, "which the role itself writes: leave it out."),
+    ({"framework": "pytorch", "labels": {"org.cudahub.cuda": "x"}}, "which the role itself writes: leave it out."),
+    ({"command": ["sleep", True]}, "has command True which is no word in one line."),
+    ({"framework": "pytorch", "examples": "maybe"}, "has examples 'maybe' which is neither true nor false."),
+    ({"framework": "pytorch", "workspace": "/etc"}, "has workspace '/etc' which belongs to the system"),
+    ({"framework": "pytorch", "workspace": "/usr/lib/mine"}, "has workspace '/usr/lib/mine' which belongs to the"),
+    ({"framework": "pytorch", "workspace": "/tmp/"}, "has workspace '/tmp/' which belongs to the system"),
+    ({"framework": "pytorch", "workspace": "/home//"}, "has workspace '/home//' which belongs to the system"),
+    ({"framework": "pytorch", "workspace": "/opt/cudahub/x"}, "has workspace '/opt/cudahub/x' which belongs to"),
+    ({"framework": "pytorch", "workspace": "/./etc"}, "has workspace '/./etc'"),
+    ({"framework": "pytorch", "requirements": "own.txt"}, "has requirements own.txt without jupyterlab and no command"),
+    (
+        {"command": ["sh"], "requirements": "half.txt"},
+        "has requirements half.txt with hashes, and none for 'toolz==1.0.0': give all or none.",
+    ),
+    ({"command": ["sh"], "requirements": "secret.txt"}, "with '--index-url https://***@pypi.example.org/simple'"),
+    ({"command": ["sh"], "conda": "broken.yml"}, "has conda broken.yml which is no YAML: line 2"),
+    ({"command": ["sh"], "conda": "list.yml"}, "has conda list.yml which has no list of dependencies"),
+    ({"command": ["sh"], "conda": "no_python.yml"}, "has conda no_python.yml without python: add it to dependencies."),
     ({"framework": "pytorch", "requirements": "none.txt"}, "can't read: No such file or directory."),
     ({"framework": "pytorch", "requirements": "loose.txt"}, "with 'requests>=2', which is not pinned"),
     ({}, "has framework none and no command"),
@@ -211,6 +250,23 @@ def test_what_settings_lack() -> None:
     ]  # fmt: skip
 
 
+def test_hashes_in_a_comment_are_none() -> None:
+    assert "--require-hashes" not in built(requirements="bare.txt", command=["sh"]).files["Containerfile"]
+
+
+@pytest.mark.parametrize("given", ["no", "false", False, "off"])
+def test_no_is_no_however_it_is_written(given: object) -> None:
+    assert built(framework="pytorch", examples=given).digest == built(framework="pytorch").digest
+
+
+def test_images_with_alike_names_have_places_of_their_own() -> None:
+    described = [{**ONE, "name": name} for name in ("a", "a/entrypoint", "a_entrypoint", "a--entrypoint")]
+    builds, _mistakes = plan(described, SETTINGS, read)
+    places = [build.place for build in builds]
+    assert len(set(places)) == 4
+    assert not any("/" in place for place in places)
+
+
 def test_lines_of_requirements() -> None:
     text = "# head\na==1 \\\n    --hash=sha256:1 \\\n    --hash=sha256:2\n"
     text += "    # via b\nb==2 ; python_version < '3' \\\n  --hash=sha256:3\n"
@@ -228,7 +284,24 @@ def test_lines_of_requirements() -> None:
         ),
         ("#8 1.1 ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", 1, "is not the one that requirements names"),
         ("#8 1.1 ERROR: No matching distribution found for six==9", 1, "a Python distribution can't be had"),
-        ("#8 CANCELED", 1, "it was interrupted: run the role again"),
+        ("ERROR: failed to solve: Canceled: context canceled", 1, "it was interrupted: run the role again"),
+        ("#5 0.7 E: Unable to locate package nosuch", 1, "a package of the distribution can't be had: correct apt"),
+        ("#5 0.7 E: Version '9' for 'git' was not found", 1, "a package of the distribution can't be had: correct apt"),
+        (
+            "#5 0.7 useradd: user 'daemon' already exists",
+            1,
+            "its base image has a user of that name: give another user",
+        ),
+        (
+            "ERROR: failed to solve: failed to load cache key: invalid response status 404",
+            1,
+            "a download can't be had: correct its address",
+        ),
+        (
+            "ERROR: failed to solve: digest mismatch sha256:aa: sha256:bb",
+            1,
+            "a download is not the one of the checksum: correct the checksum",
+        ),
         ("#8 building", 143, "it was interrupted"),
         ("ERROR: step", 1, "a step failed"),
     ],
@@ -240,6 +313,37 @@ def test_why_a_build_failed(log: str, status: int, why: str) -> None:
     assert f"Docker said last: {log.splitlines()[0]}" in sentence
 
 
+FAILED_STEP = """\
+#7 [3/6] RUN python3 -m venv /opt/cudahub/venv
+#7 CANCELED
+
+#6 [2/6] RUN groupadd
+#6 0.512 a warning
+#6 ERROR: process "/bin/sh -c groupadd" did not complete successfully: exit code: 9
+------
+ > [2/6] RUN groupadd:
+0.100 first line
+0.512 groupadd: cannot lock /etc/group;
+0.513 try again later.
+------
+Containerfile:2
+--------------------
+   1 |     FROM python-standin:13
+   2 | >>> RUN groupadd
+--------------------
+ERROR: failed to solve: process "/bin/sh -c groupadd" did not complete successfully: exit code: 9
+"""
+
+
+def test_what_the_failing_step_said_is_shown() -> None:
+    """Steps that run beside a failing one are canceled: nobody has interrupted the build."""
+    sentence = failure("train", FAILED_STEP, 1)
+    assert sentence == (
+        "Image train could not be built, because a step failed. Docker said last: "
+        "first line | groupadd: cannot lock /etc/group; | try again later."
+    )
+
+
 def test_a_full_disk_that_no_program_names() -> None:
     assert "the disk of Docker is full" in failure("train", "Error: ensurepip returned 1", 1, free_bytes=4096)
     assert "a step failed" in failure("train", "Error: ensurepip returned 1", 1, free_bytes=10**9)
@@ -249,10 +353,34 @@ def test_an_empty_log() -> None:
     assert failure("train", "", 1) == "Image train could not be built, because a step failed."
 
 
+def kept(number: int, name: str = "train", repository: str = "train") -> Kept:
+    """Return a build of this role's."""
+    digest = str(number) * 64
+    return Kept(f"id{number}", name, digest, number, (f"{repository}:{digest[:12]}",))
+
+
 def test_what_can_go() -> None:
-    images = [Kept(f"id{number}", "train", number, (f"train:{number}",)) for number in range(1, 6)]
-    images.append(Kept("other", "mine", 0, ("mine:1",)))
-    gone = superfluous(images, {"id1"}, {"train": "train:2"}, keep=2)
+    images = [*map(kept, range(1, 6)), kept(9, "mine", "mine")]
+    wanted = {"train": images[1].tags[0]}
+    gone = superfluous(images, {"id1"}, wanted, keep=2)
     # The wanted one and the newest stay, and the first, which a container uses; the other image is not ours to judge.
-    assert [one.id for one in gone] == ["id4", "id3"]
-    assert superfluous(images, set(), {"train": "train:2"}, keep=9) == []
+    assert gone == [images[3].tags[0], images[2].tags[0]]
+    assert superfluous(images, set(), wanted, keep=9) == []
+
+
+def test_images_that_others_made_of_ours_stay() -> None:
+    """An image inherits the labels of its base, so that labels alone don't say whose it is."""
+    digest = "a" * 64
+    ours = Kept("id1", "train", digest, 1, (f"reg/train:{digest[:12]}", "reg/train:v1", "mine:1", "reg/other/train:v1"))
+    theirs = [
+        Kept("id2", "train", digest, 2, ("theirs:1",)),
+        Kept("id3", "train", digest, 3, ("train:mine",)),
+        Kept("id4", "train", digest, 4, ()),
+        Kept("id5", "train", "", 5, ("train:",)),
+    ]
+    assert superfluous([ours, *theirs], set(), {"train": ""}, keep=0) == [f"reg/train:{digest[:12]}", "reg/train:v1"]
+
+
+def test_docker_hub_is_left_out_of_names_by_docker() -> None:
+    old, new = kept(1, repository="me/train"), kept(2, repository="me/train")
+    assert superfluous([old, new], set(), {"train": f"docker.io/{old.tags[0]}"}, keep=1) == list(new.tags)
