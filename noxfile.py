@@ -43,7 +43,7 @@ ONCE = ["conda"]
 ENDS = {"2.20": ["playbooks", "roles"]}
 # The Pythons of each JupyterHub that package cudahub_hub works with, the preferred one first.
 HUBS = {"5": ["3.11", "3.12"], "6": ["3.12", "3.13"]}
-# The hub whose tests use a browser, too.
+# The hub whose session has a browser: for tests of the hub's pages, and of the fleet's report.
 BROWSER_HUB = "6"
 SANITY_PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 # ansible-test looks for get-pip under this name before it downloads it.
@@ -264,7 +264,7 @@ def hub(version: str) -> Callable[[nox.Session], None]:
         variables = {
             "CONFIGURABLE_HTTP_PROXY": str(hub_proxy(session, bin_folder, folder / "proxy")),
             "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(package),
+            "PYTHONPATH": f"{package}{os.pathsep}{COLLECTIONS}",
             "HYPOTHESIS_STORAGE_DIRECTORY": str(CACHE / "hypothesis"),
         }
         tests = ["tests/hub"]
@@ -273,8 +273,9 @@ def hub(version: str) -> Callable[[nox.Session], None]:
             tests.append("--ignore=tests/hub/browser")
         elif browser:
             variables["CHROMIUM"] = browser
+            tests.append("tests/report")
         else:
-            session.warn("Not run: the tests in tests/hub/browser, because this machine has no chromium.")
+            session.warn("Not run: tests/hub/browser and tests/report, because this machine has no chromium.")
             tests.append("--ignore=tests/hub/browser")
         # The tests of a file share a hub.
         pytest = (bin_folder / "python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")
