@@ -157,6 +157,11 @@ class Worker:
         self.publish(self.report["step"])
 
     def work(self) -> None:
+        cupy, numpy = self.libraries()
+        self.quick(cupy, numpy)
+
+    def libraries(self) -> tuple[Library, Library]:
+        """Import CuPy and NumPy, and ask CUDA for its versions."""
         self.publish("import numpy")
         numpy = importlib.import_module("numpy")
 
@@ -168,7 +173,9 @@ class Worker:
         runtime = cupy.cuda.runtime
         self.runtime["cuda_runtime"] = cuda_version(runtime.runtimeGetVersion())
         self.runtime["cuda_driver"] = cuda_version(runtime.driverGetVersion())
+        return cupy, numpy
 
+    def quick(self, cupy: Library, numpy: Library) -> None:
         self.check("context", "MiB free", lambda: self.context(cupy))
         self.check("arange_sum", None, lambda: self.arange_sum(cupy))
         self.check("compile", "wrong elements", lambda: self.compile(cupy, numpy))
@@ -284,6 +291,10 @@ class Worker:
         return figure, expected, f"cuDF {cudf.__version__}"
 
 
+WORKERS: dict[str, type[Worker]] = {"quick": Worker}
+"""Kinds of work by name. The texts of deeper levels are appended to this one, and add their own."""
+
+
 def tips() -> dict[str, list[float]]:
     """The columns of the table of tips."""
     rows = csv.DictReader(io.StringIO(zlib.decompress(base64.b64decode(TIPS)).decode()))
@@ -312,6 +323,6 @@ def run(spec: dict[str, Any]) -> None:
     signal.alarm(math.ceil(spec["timeout"]) + 5)
     faulthandler.enable()
     os.environ.update(spec["environment"])
-    Worker(spec, sys.stdout).run()
+    WORKERS[spec["work"]](spec, sys.stdout).run()
     # Not sys.exit(): a driver in trouble may hang in the libraries' exit handlers, after all was said.
     os._exit(0)
