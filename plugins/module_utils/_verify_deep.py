@@ -151,7 +151,7 @@ class DeepProver:
         after = self.snapshot(list(found), bench)
         for one in found.values():
             self.judge(one, before, after)
-        checks += self.compare(list(found.values()))
+        checks += [*self.links(list(found.values())), *self.compare(list(found.values()))]
         if self.options.fail_on == "warning":
             for one in found.values():
                 if one.warnings:
@@ -320,21 +320,27 @@ class DeepProver:
             next(each for each in found if each.unit.uuid == one.uuid).warn(one.sentence())
         if len(found) < 2:
             return []
-        return [
-            {
-                "name": "spread",
-                "passed": not odd,
-                "figure": round(min((one.share for one in odd), default=1.0), 4) if odd else None,
-                "unit": "share of the median",
-                "expected": f">= {1 - self.options.spread:g}",
-                "seconds": 0.0,
-                "message": "; ".join(f"{one.uuid}: {one.sentence()}" for one in odd) or None,
-                "share": None,
-                "peak": None,
-                "mode": "sequential",
-                "gpus": list(dict.fromkeys(one.uuid for one in odd)) or [one.unit.uuid for one in found],
-            }
-        ]
+        check = _check("spread", "share of the median", f">= {1 - self.options.spread:g}")
+        if odd:
+            check["passed"], check["figure"] = False, round(min(one.share for one in odd), 4)
+            check["message"] = "; ".join(f"{one.uuid}: {one.sentence()}" for one in odd)
+        return [{**check, "gpus": list(dict.fromkeys(one.uuid for one in odd)) or [one.unit.uuid for one in found]}]
+
+    def links(self, found: Sequence[_Found]) -> list[dict[str, Any]]:
+        """How many links of NVLink are up, and who has fewer than its likes."""
+        nvlinks = {gpu["uuid"]: gpu["nvlink"] for gpu in self.gpus if gpu.get("nvlink")}
+        known = [(one, nvlinks[one.unit.uuid]) for one in found if one.unit.uuid in nvlinks]
+        checks = []
+        for one, nvlink in known:
+            most = max(other["active_links"] for each, other in known if each.unit.name == one.unit.name)
+            active = nvlink["active_links"]
+            check = _check("nvlink", "active links", most)
+            check["figure"], check["passed"] = active, active == most
+            check["message"] = f"{active} of {nvlink['links']} links are up"
+            if active < most:
+                one.warn(f"{active} of its links of NVLink are up, and {most} of another {one.unit.name}")
+            checks.append({**check, "gpus": [one.unit.uuid]})
+        return checks
 
 
 class _Together(Unit):
@@ -344,19 +350,26 @@ class _Together(Unit):
         return f"The group of GPUs {str(self.uuid).replace(',', ', ')}"
 
 
-def _counters_check(failing: Sequence[str], warning: Sequence[str]) -> dict[str, Any]:
+def _check(name: str, unit: str, expected: object) -> dict[str, Any]:
+    """A check that no worker did, passed."""
     return {
-        "name": "error_counters",
-        "passed": not failing,
-        "figure": len(failing) + len(warning),
-        "unit": "counters that rose",
-        "expected": 0,
+        "name": name,
+        "passed": True,
+        "figure": None,
+        "unit": unit,
+        "expected": expected,
         "seconds": 0.0,
-        "message": ", ".join([*failing, *warning]) or None,
+        "message": None,
         "share": None,
         "peak": None,
         "mode": "parallel",
     }
+
+
+def _counters_check(failing: Sequence[str], warning: Sequence[str]) -> dict[str, Any]:
+    check = _check("error_counters", "counters that rose", 0)
+    check["passed"], check["figure"] = not failing, len(failing) + len(warning)
+    return {**check, "message": ", ".join([*failing, *warning]) or None}
 
 
 def payload_text(*texts: str) -> str:

@@ -71,13 +71,14 @@ Library = Any  # what is imported at run time has no types here
 
 
 class UnfitError(Exception):
-    """A check's figure isn't the expected one."""
+    """A check's figure isn't the expected one. ``unit`` is that of the figure, if it isn't the check's."""
 
-    def __init__(self, kind: str, message: str, figure: object, expected: object) -> None:
+    def __init__(self, kind: str, message: str, figure: object, expected: object, unit: str | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.figure = figure
         self.expected = expected
+        self.unit = unit
 
 
 class Worker:
@@ -139,6 +140,7 @@ class Worker:
             check["passed"] = True
         except UnfitError as error:
             check["figure"], check["expected"], check["message"] = error.figure, error.expected, str(error)
+            check["unit"] = error.unit or unit
             self.note(error)
         except Exception as error:
             check["message"] = str(error).strip()[-1000:] or type(error).__name__

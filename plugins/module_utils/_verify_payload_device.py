@@ -147,7 +147,8 @@ class DeviceWorker(Worker):
                 "out_of_memory",
                 f"besides a margin of {self.spec['memory_margin']} MiB, no memory is free on it",
                 max(room, 0) >> 20,
-                f">= {LEAST_MEMORY >> 20} MiB",
+                f">= {LEAST_MEMORY >> 20}",
+                "MiB",
             )
         return room
 
@@ -252,7 +253,9 @@ class DeviceWorker(Worker):
     def same_words(self, what: str, pointer: int, size: int, pattern: int, step: int) -> None:
         wrong, told = self.wrong_words(pointer, size, pattern, step)
         if wrong:
-            raise UnfitError("wrong_result", f"{what} has {wrong} wrong words: {'; '.join(told)}", wrong, 0)
+            raise UnfitError(
+                "wrong_result", f"{what} has {wrong} wrong words: {'; '.join(told)}", wrong, 0, "wrong words"
+            )
 
 
 class Product:
@@ -313,6 +316,7 @@ class Product:
                 f"the product of {self.name} differs by {error:.2g} (relative), more than {self.tolerance:.1e}",
                 error if math.isfinite(error) else str(error),
                 f"<= {self.tolerance:.1e}",
+                "relative error",
             )
 
     def free(self) -> None:
@@ -366,7 +370,9 @@ class HostCopyWorker(DeviceWorker):
         wanted += self.word(11)
         wrong = int((words != wanted).sum())
         if wrong:
-            raise UnfitError("wrong_result", f"a copy to the host's memory has {wrong} wrong words", wrong, 0)
+            raise UnfitError(
+                "wrong_result", f"a copy to the host's memory has {wrong} wrong words", wrong, 0, "wrong words"
+            )
         return round(self.size / seconds / 1e9, 2), None, f"{self.size >> 20} MiB of pinned memory"
 
 

@@ -283,16 +283,15 @@ verification:
           returned: always
     checks:
       description:
-        - What was found between the GPUs, in the form of RV(verification.gpus[].checks), with the UUIDs of the GPUs
-          that a check is about. Empty at level V(quick) and for a single GPU.
+        - What was found between the GPUs, in the form of RV(verification.gpus[].checks). Empty at level V(quick).
       type: list
       elements: dict
       returned: always
       contains:
         name:
           description:
-            - V(peer_to_peer), V(nccl_all_reduce), V(spread), or V(visible_gpus) where CUDA doesn't show all GPUs at
-              once.
+            - V(peer_to_peer), V(nccl_all_reduce), V(nvlink), V(spread), or V(visible_gpus) where CUDA doesn't show all
+              at once.
           type: str
           returned: always
           sample: peer_to_peer

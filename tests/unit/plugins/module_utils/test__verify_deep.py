@@ -129,6 +129,8 @@ def test_what_is_wrong_with_a_gpu_is_named(trouble: str, kind: str, check: str, 
     assert "GPU GPU-1 (00000000:00:07.0)" in failure["message"]
     assert words in failure["message"]
     assert checks_of(result, 1)[check]["passed"] is False
+    assert (checks_of(result, 1)[check]["unit"] in ("TFLOP/s", "GB/s")) is (kind == "slow")
+    assert [one["warnings"] for one in result["gpus"] if kind == "wrong_result"] in ([], [[], []])
     assert checks_of(result, 0)[check]["passed"] is True
     assert result["verified"] is False
 
@@ -173,6 +175,20 @@ def test_gpus_behind_switches_are_linked() -> None:
     peers = [{"type": "switch", "pci_bus_id": None, "links": 18}]
     result = run_deep({"*": "no_peer"}, *(at(number, nvlink={**switch, "peers": peers}) for number in range(2)))
     assert result["failure"]["kind"] == "no_peer_access"
+
+
+def test_a_gpu_with_fewer_links_than_its_likes_is_named() -> None:
+    fewer = linked(1, 0)
+    fewer["nvlink"]["active_links"] = 4
+    result = run_deep({}, linked(0, 1), fewer)
+    assert result["gpus"][1]["warnings"] == [
+        "GPU GPU-1 (00000000:00:07.0): 4 of its links of NVLink are up, and 6 of another NVIDIA H200."
+    ]
+    links = [check for check in result["checks"] if check["name"] == "nvlink"]
+    assert [(check["gpus"], check["figure"], check["passed"]) for check in links] == [
+        (["GPU-0"], 6, True),
+        (["GPU-1"], 4, False),
+    ]
 
 
 @pytest.mark.parametrize(("nccl", "kind"), [("auto", None), ("required", "library_missing"), ("false", None)])

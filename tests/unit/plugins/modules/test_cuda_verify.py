@@ -90,7 +90,8 @@ def test_checks_are_documented(run: Any, cudf: bool) -> None:
 
 def test_checks_of_deeper_levels_are_documented(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUPY_STANDIN_MEMORY", "12")
-    second = gpu(1, pci_bus_id="00000000:00:07.0")
+    nvlink = {"version": "4.0", "links": 18, "active_links": 18, "peers": []}
+    second = gpu(1, pci_bus_id="00000000:00:07.0", nvlink=nvlink)
     monkeypatch.setenv("CUPY_STANDIN_BUS_IDS", json.dumps({"GPU-1": second["pci_bus_id"]}))
     result = run(
         facts(gpu(0), second), python=sys.executable, level="thorough", duration=1, memory_margin=1, nvml_venvs=[]
