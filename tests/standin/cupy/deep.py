@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -132,6 +133,10 @@ class Machine:
         words(worst, 1)[0] = int(np.max(error).astype(np.float32).view(np.uint32))
 
     def gemm(self, *arguments: Any) -> None:
+        if self.trouble == "hang_gemm":
+            time.sleep(600)
+        if self.trouble == "killed_gemm":
+            os.kill(os.getpid(), signal.SIGKILL)
         _handle, _ta, _tb, side, _n, _k, _one, left, kind, _lda, right, _kind, _ldb, _nought, product = arguments[:15]
         name = TYPES[kind, arguments[17]]
         size = {"gemm_fp64": 8, "gemm_fp16": 2}.get(name, 4)

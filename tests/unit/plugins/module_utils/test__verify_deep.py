@@ -214,6 +214,22 @@ def test_a_worker_that_hangs_between_gpus_is_killed() -> None:
     assert result["seconds"] < 30
 
 
+@pytest.mark.parametrize(
+    ("trouble", "kind", "words"),
+    [
+        ("hang_gemm", "timeout", "GPU GPU-1 (00000000:00:07.0) gave no answer within 6 s, in step 'gemm_fp64'"),
+        ("killed_gemm", "crashed", "was ended by SIGKILL in step 'gemm_fp64'"),
+    ],
+)
+def test_a_worker_that_hangs_or_is_killed_does_not_stop_the_others(trouble: str, kind: str, words: str) -> None:
+    result = run_deep({"GPU-1": trouble}, at(0), at(1), timeout=6)
+    assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed"]
+    assert result["failure"]["kind"] == kind
+    assert words in result["failure"]["message"]
+    assert [check["name"] for check in result["gpus"][1]["checks"]] == [*QUICK, "memory_pattern", "error_counters"]
+    assert result["seconds"] < 30
+
+
 def test_a_gpu_that_failed_is_left_out_of_what_follows() -> None:
     result = run_deep({"GPU-1": "segfault"}, at(0), at(1), at(2))
     assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed", "passed"]
