@@ -44,6 +44,7 @@ WARNING_COUNTERS = {
     "rows_remapped_corrected": "rows of memory remapped after corrected errors",
     "rows_pending": "rows of memory that wait for a reset to be remapped",
     "pages_pending": "pages of memory that wait for a reset to be retired",
+    "pcie_replays": "packets repeated on PCIe",
     "nvlink_errors": "errors of NVLink",
 }
 WARNING_REASONS = ("hw_thermal_slowdown", "hw_power_brake", "hw_slowdown", "sw_thermal_slowdown")

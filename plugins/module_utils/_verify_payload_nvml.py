@@ -67,6 +67,7 @@ def counters(nvml: Binding, handle: Any) -> dict[str, int | None]:
         "rows_pending": rows[2],
         "rows_failed": rows[3],
         "pages_pending": tried(lambda: int(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))),
+        "pcie_replays": tried(lambda: int(nvml.nvmlDeviceGetPcieReplayCounter(handle))),
         "nvlink_errors": link_errors(nvml, handle),
     }
 

@@ -29,6 +29,7 @@ VALUES: dict[str, Any] = {
     "reasons": 0,
     "power": 512300,
     "link_errors": 0,
+    "pcie_replays": 0,
     "ends": 0,
     "hangs": 0,
 }
@@ -77,6 +78,10 @@ def nvmlDeviceGetTotalEccErrors(index: int, kind: int, _since: int) -> int:  # n
 
 def nvmlDeviceGetRemappedRows(index: int) -> list[int]:  # noqa: N802
     return list(value(index, "rows"))
+
+
+def nvmlDeviceGetPcieReplayCounter(index: int) -> int:  # noqa: N802
+    return int(value(index, "pcie_replays"))
 
 
 def nvmlDeviceGetComputeRunningProcesses(index: int) -> list[SimpleNamespace]:  # noqa: N802

@@ -284,6 +284,7 @@ def test_an_unknown_card_gets_figures_without_verdict() -> None:
         ),
         ({"rows": {"before": [0, 0, 0, 0], "after": [0, 1, 1, 0]}}, "memory_errors", "had 1 rows of memory remapped"),
         ({"ecc": {"before": [4, 0], "after": [9, 0]}}, None, "it had 5 corrected ECC errors during the work"),
+        ({"pcie_replays": {"before": 7, "after": 9}}, None, "it had 2 packets repeated on PCIe during the work"),
         ({"link_errors": {"before": 0, "after": 3}}, None, "it had 3 errors of NVLink during the work"),
     ],
 )
