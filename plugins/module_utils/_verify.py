@@ -28,6 +28,7 @@ CUDF_STEPS = ("import cudf", "tips_groupby")
 PERMISSION_CODE = "no_permission"
 SHARED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 PARALLEL_MINIMUM = 8
+TOLD_WARNINGS = 8
 
 
 class Runner(Protocol):
@@ -688,8 +689,10 @@ def summary(verification: Mapping[str, Any]) -> str:
     between = verification["failure"]
     told = [one["failure"] for one in failed]
     more = [f"[{between['kind']}] {between['message']}"] if between and between not in told else []
-    warnings = [sentence for one in results for sentence in one["warnings"]]
-    return " ".join([text, *_sentences(failed), *more, *(f"Warning: {sentence}" for sentence in warnings)])
+    warnings = [f"Warning: {sentence}" for one in results for sentence in one["warnings"]]
+    if len(warnings) > TOLD_WARNINGS:
+        warnings[TOLD_WARNINGS:] = [f"{len(warnings) - TOLD_WARNINGS} more warnings are in the result."]
+    return " ".join([text, *_sentences(failed), *more, *warnings])
 
 
 def _sentences(failed: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -347,7 +347,7 @@ class _Together(Unit):
     """Several GPUs that one process sees."""
 
     def __str__(self) -> str:
-        return f"The group of GPUs {str(self.uuid).replace(',', ', ')}"
+        return f"GPU group {str(self.uuid).replace(',', ', ')}"
 
 
 def _check(name: str, unit: str, expected: object) -> dict[str, Any]:

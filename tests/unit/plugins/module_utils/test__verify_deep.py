@@ -150,7 +150,7 @@ def test_a_wrong_word_is_told_with_what_it_should_be() -> None:
             "crash_between",
             "crashed",
             None,
-            "The group of GPUs GPU-0, GPU-1 was ended by SIGSEGV in step 'peer_to_peer'",
+            "The test of GPU group GPU-0, GPU-1 was ended by SIGSEGV in step 'peer_to_peer'",
         ),
     ],
 )
@@ -210,7 +210,7 @@ def test_gpus_that_one_process_does_not_see_together_are_proven_one_by_one() -> 
 def test_a_worker_that_hangs_between_gpus_is_killed() -> None:
     result = run_deep({"GPU-0": "hang_between"}, at(0), at(1), timeout=5)
     assert result["failure"]["kind"] == "timeout"
-    assert "The group of GPUs GPU-0, GPU-1 gave no answer within 5 s, in step 'peer_to_peer'" in _verify.summary(result)
+    assert "GPU group GPU-0, GPU-1 gave no answer within 5 s, in step 'peer_to_peer'" in _verify.summary(result)
     assert result["seconds"] < 30
 
 
@@ -249,6 +249,13 @@ def test_the_odd_one_out_is_named_though_it_is_above_the_threshold() -> None:
     assert f"Warning: {sentence}" in _verify.summary(result)
     spread = between(result)["spread"]
     assert (spread["passed"], spread["figure"], spread["gpus"]) == (False, 0.85, ["GPU-2"])
+
+
+def test_only_the_first_warnings_are_told() -> None:
+    result = run_deep({"*": "lazy_gemm"}, at(0), at(1), at(2))
+    said = _verify.summary(result)
+    assert said.count("Warning: ") == 8
+    assert said.endswith(" 4 more warnings are in the result.")
 
 
 def test_a_warning_fails_if_it_is_asked_for() -> None:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from typing import Any
 
 import pytest
@@ -215,3 +217,10 @@ def test_a_long_curve_is_thinned_and_keeps_all_reasons() -> None:
     assert [one["time"] for one in thin[:3]] == [0, 2, 4]
     assert [one["clock_reasons"] for one in thin[:6]] == [3, 12, 48, 192, 256, None]
     assert thin[-1]["time"] == 600
+
+
+def test_an_owner_is_described_as_far_as_it_is_known() -> None:
+    own = _verify_deep.HostOwners().describe(os.getpid())
+    assert own.startswith(f"process {os.getpid()} of {pwd.getpwuid(os.geteuid()).pw_name} (")
+    assert "python" in own
+    assert _verify_deep.HostOwners().describe(2**22 + 1) == "process 4194305"
