@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
@@ -29,6 +29,7 @@ CUDF_STEPS = ("import cudf", "tips_groupby")
 PERMISSION_CODE = "no_permission"
 SHARED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 PARALLEL_MINIMUM = 8
+TOLD_WARNINGS = 8
 
 
 class Runner(Protocol):
@@ -117,6 +118,8 @@ class Unit:
             "failure": None,
             "seconds": 0.0,
             "checks": [],
+            "warnings": [],
+            "load": None,
             **more,
         }
 
@@ -209,7 +212,9 @@ def environment_for(unit: Unit) -> dict[str, str]:
     }
 
 
-def command_for(unit: Unit, request: Request, payload: str, marker: str, environ: Mapping[str, str]) -> Command:
+def command_for(
+    unit: Unit, request: Request, payload: str, marker: str, environ: Mapping[str, str], **more: object
+) -> Command:
     pins = environment_for(unit)
     environment = {**environ, **pins}
     if request.conda_prefix:
@@ -222,6 +227,8 @@ def command_for(unit: Unit, request: Request, payload: str, marker: str, environ
         "environment": pins,
         "pci_bus_id": unit.pci_bus_id,
         "cudf": request.cudf,
+        "work": "quick",
+        **more,
     }
     program = f"{payload}\n\nrun({spec!r})\n"
     return Command(request.argv(unit.uuid or ""), program.encode(), environment)
@@ -405,6 +412,9 @@ def _wrong_figure(attempt: Attempt, trouble: Trouble) -> Failure | None:
         return None
     advice = {
         "slow": "see its clocks and their reasons with nvidia-smi -q -d PERFORMANCE,CLOCK, and who else uses it",
+        "out_of_memory": "see who holds it with nvidia-smi, and try again when it is free, or lower memory_margin",
+        "library_missing": "install it in the same environment, as nvidia-nccl-cu13 with pip, or set nccl to auto",
+        "no_peer_access": "look for the fabric manager, and for the IOMMU's and the PCI bridges' settings of the host",
         "wrong_result": "don't let it compute until the cause is found; look for Xid and ECC errors in the kernel log",
     }[trouble.kind]
     return Failure(trouble.kind, f"{attempt.unit} isn't fit, {trouble.message}: {advice}.")
@@ -537,6 +547,83 @@ def _lines(text: str) -> Iterator[str]:
     return (line[:300] for line in lines if line)
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What became of one worker."""
+
+    unit: Unit
+    report: Mapping[str, Any]
+    failure: Failure | None
+    seconds: float
+
+    def checks(self, mode: str = "parallel") -> list[dict[str, Any]]:
+        return [{**check, "share": None, "peak": None, "mode": mode} for check in self.report["checks"]]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that a worker needs besides its GPU."""
+
+    request: Request
+    payload: str
+    marker: str
+    environ: Mapping[str, str]
+    runner: Runner
+    nodes: Nodes
+    cupy: str
+
+    def run(self, units: Sequence[Unit], **more: Any) -> list[Ran]:
+        """Run a worker for each unit, all at the same time."""
+        parallel = max(PARALLEL_MINIMUM, os.cpu_count() or 1)
+        return self.run_beside(units, (), parallel, self.request.timeout, **more)[0]
+
+    def run_beside(
+        self, units: Sequence[Unit], companions: Sequence[Command], parallel: int, timeout: float, **more: Any
+    ) -> tuple[list[Ran], list[Outcome]]:
+        """Run a worker for each unit, and beside them commands that end when the workers do."""
+        request = replace(self.request, timeout=timeout)
+        commands = [command_for(unit, request, self.payload, self.marker, self.environ, **more) for unit in units]
+        outcomes = self.runner([*companions, *commands], self.marker, timeout, parallel)
+        beside, own = outcomes[: len(companions)], outcomes[len(companions) :]
+        ran = []
+        for unit, outcome in zip(units, own):
+            report = parse(outcome.marked) or {"checks": [], "runtime": None}
+            failure = explain(Attempt(unit, request, outcome, self.cupy, self.nodes))
+            ran.append(Ran(unit, report, failure, outcome.seconds))
+        return ran, beside
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Results of units, and what was found between them."""
+
+    results: list[dict[str, Any]]
+    runtime: Mapping[str, Any] | None
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    failure: Failure | None = None
+
+
+class Prover(Protocol):
+    """Proves units on a bench."""
+
+    def __call__(self, units: Sequence[Unit], bench: Bench) -> Proof: ...
+
+
+def prove_quickly(units: Sequence[Unit], bench: Bench) -> Proof:
+    ran = bench.run(units)
+    results = []
+    for one in ran:
+        more = {"checks": one.checks(), "seconds": one.seconds}
+        results.append(one.unit.failed(one.failure, **more) if one.failure else one.unit.result("passed", **more))
+    return Proof(results, best_runtime(ran))
+
+
+def best_runtime(ran: Sequence[Ran]) -> Mapping[str, Any] | None:
+    """The versions of a worker that came to know them all, or else of one that knew some."""
+    known = [one.report["runtime"] for one in ran if one.report["runtime"]]
+    return next((one for one in reversed(known) if one["cupy"]), known[0] if known else None)
+
+
 def verify(
     facts: Mapping[str, Any],
     request: Request,
@@ -545,6 +632,7 @@ def verify(
     environ: Mapping[str, str],
     runner: Runner,
     nodes: Nodes,
+    prove: Prover = prove_quickly,
 ) -> dict[str, Any]:
     """Prove the GPUs that ``facts`` (as of module gpu_facts) describe. The result is the module's ``verification``."""
     started = time.monotonic()
@@ -556,6 +644,7 @@ def verify(
         "seconds": 0.0,
         "runtime": None,
         "failure": None,
+        "checks": [],
         "gpus": [],
     }
     if failure := unfit_host(facts, request):
@@ -563,25 +652,20 @@ def verify(
         return result
     planned = plan(facts["gpus"], request.gpus)
     results = list(planned.settled)
+    between: Failure | None = None
     if simulated and not request.run_simulated:
         reason = "This GPU is simulated: nothing ran on it."
         results += [unit.result("simulated", reason=reason) for unit in planned.units]
     elif planned.units:
         cupy = cupy_requirement(facts["driver"]["cuda_version"], facts["gpus"])
-        commands = [command_for(unit, request, payload, marker, environ) for unit in planned.units]
-        outcomes = runner(commands, marker, request.timeout, max(PARALLEL_MINIMUM, os.cpu_count() or 1))
-        for unit, outcome in zip(planned.units, outcomes):
-            report = parse(outcome.marked) or {"checks": [], "runtime": None}
-            failure = explain(Attempt(unit, request, outcome, cupy, nodes))
-            more = {"checks": report["checks"], "seconds": outcome.seconds}
-            good = "simulated" if simulated else "passed"
-            results.append(unit.failed(failure, **more) if failure else unit.result(good, **more))
-            known = report["runtime"]
-            if known and (result["runtime"] is None or known["cupy"]):
-                result["runtime"] = known
+        proof = prove(planned.units, Bench(request, payload, marker, environ, runner, nodes, cupy))
+        for one in proof.results:
+            passed = one["verdict"] == "passed"
+            results.append({**one, "verdict": "simulated"} if simulated and passed else one)
+        result["runtime"], result["checks"], between = proof.runtime, proof.checks, proof.failure
     results.sort(key=lambda one: (one["index"] is None, one["index"] or 0))
     result["gpus"] = results
-    result["failure"] = first_failure(results)
+    result["failure"] = first_failure(results) or (between and between.as_dict())
     result["verified"] = result["failure"] is None and any(one["verdict"] == "passed" for one in results)
     result["seconds"] = round(time.monotonic() - started, 3)
     return result
@@ -613,7 +697,7 @@ def summary(verification: Mapping[str, Any]) -> str:
     """One sentence for a person."""
     results = verification["gpus"]
     failed = [one for one in results if one["verdict"] == "failed"]
-    if not failed and verification["failure"]:
+    if not failed and verification["failure"] and not any(one["verdict"] == "passed" for one in results):
         return str(verification["failure"]["message"])
     counts = [
         f"{sum(one['verdict'] == verdict for one in results)} {verdict}"
@@ -621,7 +705,13 @@ def summary(verification: Mapping[str, Any]) -> str:
         if any(one["verdict"] == verdict for one in results)
     ]
     text = f"GPUs: {', '.join(counts)}, in {verification['seconds']:.1f} s."
-    return " ".join([text, *_sentences(failed)])
+    between = verification["failure"]
+    told = [one["failure"] for one in failed]
+    more = [f"[{between['kind']}] {between['message']}"] if between and between not in told else []
+    warnings = [f"Warning: {sentence}" for one in results for sentence in one["warnings"]]
+    if len(warnings) > TOLD_WARNINGS:
+        warnings[TOLD_WARNINGS:] = [f"{len(warnings) - TOLD_WARNINGS} more warnings are in the result."]
+    return " ".join([text, *_sentences(failed), *more, *warnings])
 
 
 def _sentences(failed: Sequence[Mapping[str, Any]]) -> list[str]:

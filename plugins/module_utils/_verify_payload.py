@@ -71,13 +71,14 @@ Library = Any  # what is imported at run time has no types here
 
 
 class UnfitError(Exception):
-    """A check's figure isn't the expected one."""
+    """A check's figure isn't the expected one. ``unit`` is that of the figure, if it isn't the check's."""
 
-    def __init__(self, kind: str, message: str, figure: object, expected: object) -> None:
+    def __init__(self, kind: str, message: str, figure: object, expected: object, unit: str | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.figure = figure
         self.expected = expected
+        self.unit = unit
 
 
 class Worker:
@@ -139,6 +140,7 @@ class Worker:
             check["passed"] = True
         except UnfitError as error:
             check["figure"], check["expected"], check["message"] = error.figure, error.expected, str(error)
+            check["unit"] = error.unit or unit
             self.note(error)
         except Exception as error:
             check["message"] = str(error).strip()[-1000:] or type(error).__name__
@@ -157,6 +159,11 @@ class Worker:
         self.publish(self.report["step"])
 
     def work(self) -> None:
+        cupy, numpy = self.libraries()
+        self.quick(cupy, numpy)
+
+    def libraries(self) -> tuple[Library, Library]:
+        """Import CuPy and NumPy, and ask CUDA for its versions."""
         self.publish("import numpy")
         numpy = importlib.import_module("numpy")
 
@@ -168,7 +175,9 @@ class Worker:
         runtime = cupy.cuda.runtime
         self.runtime["cuda_runtime"] = cuda_version(runtime.runtimeGetVersion())
         self.runtime["cuda_driver"] = cuda_version(runtime.driverGetVersion())
+        return cupy, numpy
 
+    def quick(self, cupy: Library, numpy: Library) -> None:
         self.check("context", "MiB free", lambda: self.context(cupy))
         self.check("arange_sum", None, lambda: self.arange_sum(cupy))
         self.check("compile", "wrong elements", lambda: self.compile(cupy, numpy))
@@ -284,6 +293,10 @@ class Worker:
         return figure, expected, f"cuDF {cudf.__version__}"
 
 
+WORKERS: dict[str, type[Worker]] = {"quick": Worker}
+"""Kinds of work by name. The texts of deeper levels are appended to this one, and add their own."""
+
+
 def tips() -> dict[str, list[float]]:
     """The columns of the table of tips."""
     rows = csv.DictReader(io.StringIO(zlib.decompress(base64.b64decode(TIPS)).decode()))
@@ -314,6 +327,6 @@ def run(spec: dict[str, Any]) -> None:
     if os.getpid() == 1:  # of a container, which a signal that nobody handles doesn't end
         faulthandler.dump_traceback_later(math.ceil(spec["timeout"]) + 5, exit=True)
     os.environ.update(spec["environment"])
-    Worker(spec, sys.stdout).run()
+    WORKERS[spec["work"]](spec, sys.stdout).run()
     # Not sys.exit(): a driver in trouble may hang in the libraries' exit handlers, after all was said.
     os._exit(0)

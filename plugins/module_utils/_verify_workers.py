@@ -33,11 +33,15 @@ STOPPING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Command:
-    """What to start: ``stdin`` is given whole, the environment is ``environment`` and nothing else."""
+    """What to start: ``stdin`` is given whole, the environment is ``environment`` and nothing else.
+
+    A companion is ended as soon as only companions are left.
+    """
 
     argv: Sequence[str]
     stdin: bytes
     environment: Mapping[str, str]
+    companion: bool = False
 
 
 @dataclass(frozen=True)
@@ -302,7 +306,8 @@ def run(commands: Sequence[Command], marker: str, timeout: float, parallel: int)
                 for key, _events in selector.select(0.02):
                     if not _drain(*key.data):
                         selector.unregister(key.fileobj)
-                for number in [number for number, one in running.items() if one.is_over(timeout)]:
+                alone = not waiting and all(commands[number].companion for number in running)
+                for number in [number for number, one in running.items() if one.is_over(timeout) or alone]:
                     running[number].unwatch(selector)
                     outcomes[number] = running.pop(number).outcome()
         finally:

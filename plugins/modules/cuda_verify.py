@@ -19,7 +19,7 @@ description:
   - Nothing is changed or left behind on the host. No process outlives the module, but for one that the kernel can't
     end, which is named, and one that O(command_prefix) starts where the module may not end it, as another user's or in
     a container; the program of a GPU ends itself there, 5 seconds after O(timeout).
-  - Less than 1 GiB of memory is used on each GPU, for some seconds. O(cudf) takes more of both.
+  - At O(level=quick), less than 1 GiB of memory is used on each GPU, for some seconds. O(cudf) takes more of both.
 author:
   - cudahub.gpu contributors (@cudahub)
 requirements:
@@ -99,9 +99,85 @@ options:
       - How much to check. V(quick) takes some seconds and checks the CUDA context, the sums of a small array, a kernel
         that is compiled at run time, a matrix product against the CPU's, and that matrix products reach 5 % of the
         GPU's peak rate.
+      - V(standard) takes up to half a minute, and all of a GPU's free memory but O(memory_margin). It also writes
+        patterns to that memory and reads them back, measures matrix products in FP64, FP32, TF32 and FP16 and copies
+        within the GPU, to and from the host, and between GPUs, sums over all GPUs by NCCL, compares GPUs of the same
+        name, and looks at the counters of errors before and after.
+      - V(thorough) does all this, and lets all GPUs multiply matrices for O(duration), while their clocks, power and
+        temperature are sampled.
+      - GPUs work at the same time, but for copies from and to the host, to each other and by NCCL, which disturb each
+        other. The result says so for each check, see RV(verification.gpus[].checks[].mode).
     type: str
-    choices: [quick]
+    choices: [quick, standard, thorough]
     default: quick
+  memory_margin:
+    description:
+      - At levels above V(quick), MiB of each GPU's free memory that are left alone. It needs to be less than the GPU
+        has.
+    type: int
+    default: 512
+  memory_limit:
+    description:
+      - At levels above V(quick), MiB of each GPU's memory that a check takes at most, besides CUDA's own. Without it,
+        checks may take all that is free but O(memory_margin).
+    type: int
+  thresholds:
+    description:
+      - At levels above V(quick), the shares of the peak, from 0 to 1, below which a check warns and fails. Checks that
+        aren't named keep their defaults.
+      - The peaks of copies come from the GPU's memory clock and bus width and the generation and width of its PCIe
+        link, those of matrix products from a table of cards. A card that isn't in it, and a MIG instance, get figures
+        without verdict.
+    type: dict
+    suboptions:
+      warn:
+        description:
+          - Share of the peak by check, below which a GPU gets a warning. It can't be below that of O(thresholds.fail).
+          - By default, 0.6 for V(gemm_fp64) and V(gemm_fp32), 0.5 for V(gemm_tf32) and V(gemm_fp16), 0.75 for
+            V(copy_device), 0.5 for V(copy_host_to_device) and V(copy_device_to_host), and 0.4 for V(sustained_load).
+        type: dict
+      fail:
+        description:
+          - Share of the peak by check, below which a GPU fails.
+          - By default, 0.3 for V(gemm_fp64) and V(gemm_fp32), 0.25 for V(gemm_tf32) and V(gemm_fp16), 0.5 for
+            V(copy_device), 0.05 for V(copy_host_to_device) and V(copy_device_to_host), and 0.2 for V(sustained_load).
+        type: dict
+  spread:
+    description:
+      - At levels above V(quick), how far a GPU may be below the median of the GPUs of its name on this host, as a share
+        from 0 to 1. One that is further below gets a warning, whatever share of its peak it reaches.
+    type: float
+    default: 0.1
+  fail_on:
+    description:
+      - What makes a GPU fail. With V(warning), a GPU with a warning fails, too.
+    type: str
+    choices: [failure, warning]
+    default: failure
+  nccl:
+    description:
+      - At levels above V(quick), whether NCCL sums over all GPUs, if there are several. With V(auto), it does if CuPy
+        finds it, and else the check says that it isn't there; with V(required) that is a failure.
+    type: str
+    choices: [auto, required, 'false']
+    default: auto
+  duration:
+    description:
+      - At level V(thorough), seconds of load, above 0 and at most 86400. O(timeout) is then for the work beyond it.
+    type: float
+    default: 120
+  in_use:
+    description:
+      - At levels above V(quick), what to do with a GPU that processes of others use. V(skip) leaves it alone and names
+        them, V(wait) does so if it isn't free within O(wait), and V(run) runs beside them.
+    type: str
+    choices: [skip, wait, run]
+    default: skip
+  wait:
+    description:
+      - Seconds to wait for GPUs that are in use, from 0 to 86400, with O(in_use=wait).
+    type: float
+    default: 600
   cudf:
     description:
       - Whether each GPU also groups a table by cuDF, in the same process and after the checks of O(level). The tips of
@@ -112,8 +188,8 @@ options:
     default: false
   timeout:
     description:
-      - Time limit of each GPU in seconds, above 0 and at most 86400, which is a day. The process of a GPU that hasn't
-        answered by then is killed.
+      - Time limit of each GPU in seconds, at levels above V(quick) for each round of checks, above 0 and at most 86400,
+        which is a day. The process of a GPU that hasn't answered by then is killed.
       - NVML, which is asked first, has as much time.
     type: float
     default: 60
@@ -148,6 +224,23 @@ EXAMPLES = r"""
   cudahub.gpu.cuda_verify:
     conda_prefix: /opt/conda/envs/rapids
     cudf: true
+
+- name: Accept new GPUs, with at least 80 % of the memory's bandwidth and no warning
+  cudahub.gpu.cuda_verify:
+    level: thorough
+    duration: 600
+    thresholds:
+      fail:
+        copy_device: 0.8
+      warn:
+        copy_device: 0.85
+    fail_on: warning
+
+- name: Look at the GPUs that become free within an hour
+  cudahub.gpu.cuda_verify:
+    level: standard
+    in_use: wait
+    wait: 3600
 
 - name: Prove the GPUs as a running container sees them
   cudahub.gpu.cuda_verify:
@@ -220,13 +313,76 @@ verification:
           description:
             - V(no_gpu), V(driver_unusable), V(driver_too_old), V(no_device_node), V(library_missing),
               V(interpreter_broken), V(gpu_lost), V(wrong_result), V(out_of_memory), V(permission), V(timeout),
-              V(crashed), V(slow), or V(container) if the engine started none.
+              V(crashed), V(slow), V(memory_errors), V(no_peer_access), V(container) if the engine started none, or if
+              O(fail_on=warning), V(warning).
           type: str
           returned: always
           sample: gpu_lost
         message:
           description: What is wrong, where, and what to do.
           type: str
+          returned: always
+    checks:
+      description:
+        - What was found between the GPUs, in the form of RV(verification.gpus[].checks). Empty at level V(quick).
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        name:
+          description:
+            - V(peer_to_peer), V(nccl_all_reduce), V(nvlink), V(spread), or V(visible_gpus) where CUDA doesn't show all
+              at once.
+          type: str
+          returned: always
+          sample: peer_to_peer
+        passed:
+          description: Whether the figure is as expected.
+          type: bool
+          returned: always
+        figure:
+          description: What was found, null if the check broke off.
+          type: raw
+          returned: always
+          sample: 392.1
+        unit:
+          description: Unit of the figure, null for a plain value.
+          type: str
+          returned: always
+          sample: GB/s
+        expected:
+          description: What the figure should be, null where any will do.
+          type: raw
+          returned: always
+          sample: null
+        peak:
+          description: What the card can reach at best, in the same unit, null where unknown.
+          type: float
+          returned: always
+          sample: null
+        share:
+          description: The figure as a share of the peak, null without a peak.
+          type: float
+          returned: always
+          sample: null
+        mode:
+          description: Whether GPUs did this at the same time, V(parallel), or one after another, V(sequential).
+          type: str
+          returned: always
+          sample: sequential
+        seconds:
+          description: Time of the check, in seconds.
+          type: float
+          returned: always
+          sample: 0.31
+        message:
+          description: A remark or an error message, null if there is nothing to say.
+          type: str
+          returned: always
+        gpus:
+          description: UUIDs of the GPUs; of a copy first the source, then the target.
+          type: list
+          elements: str
           returned: always
     gpus:
       description: The GPUs and MIG instances, in the order of their indices.
@@ -286,9 +442,12 @@ verification:
             name:
               description:
                 - V(context), V(arange_sum), V(compile), V(matmul), V(matmul_rate), or if O(cudf=true), V(tips_groupby).
+                - At levels above V(quick) also V(memory_pattern), V(gemm_fp64), V(gemm_fp32), V(gemm_tf32),
+                  V(gemm_fp16), V(copy_device), V(copy_host_to_device), V(copy_device_to_host) and V(error_counters),
+                  and at V(thorough) V(sustained_load).
               type: str
               returned: always
-              sample: matmul
+              sample: gemm_fp32
             passed:
               description: Whether the figure is as expected.
               type: bool
@@ -297,17 +456,32 @@ verification:
               description: What was found, null if the check broke off.
               type: raw
               returned: always
-              sample: 1.4e-07
+              sample: 51.5
             unit:
               description: Unit of the figure, null for a plain value.
               type: str
               returned: always
-              sample: relative error
+              sample: TFLOP/s
             expected:
               description: What the figure should be, null where any will do.
               type: raw
               returned: always
-              sample: <= 1e-05
+              sample: '>= 20.07'
+            peak:
+              description: What the card can reach at best, in the same unit, null where unknown.
+              type: float
+              returned: always
+              sample: 66.9
+            share:
+              description: The figure as a share of the peak, null without a peak.
+              type: float
+              returned: always
+              sample: 0.7698
+            mode:
+              description: Whether GPUs did this at the same time, V(parallel), or one after another, V(sequential).
+              type: str
+              returned: always
+              sample: parallel
             seconds:
               description: Time of the check, in seconds.
               type: float
@@ -316,6 +490,32 @@ verification:
             message:
               description: A remark or an error message, null if there is nothing to say.
               type: str
+              returned: always
+        warnings:
+          description: Sentences about what is worth a look, but is no failure.
+          type: list
+          elements: str
+          returned: always
+        load:
+          description: What NVML sampled at level V(thorough), null at other levels.
+          type: dict
+          returned: always
+          contains:
+            summary:
+              description: Minimum, median and maximum of each curve during the load, null where there is none.
+              type: dict
+              returned: always
+            reasons:
+              description: Reasons of reduced clocks, and in what share of the samples they were there.
+              type: dict
+              returned: always
+              sample: {sw_power_cap: 0.98}
+            samples:
+              description:
+                - The curves, at most 600 points, each with V(seconds) since the begin of the load, V(sm_clock_mhz),
+                  V(memory_clock_mhz), V(power_watts), V(temperature_celsius) and V(reasons).
+              type: list
+              elements: dict
               returned: always
 """
 
@@ -332,7 +532,12 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _gpu,
     _verify,
     _verify_container,
+    _verify_deep,
+    _verify_judge,
     _verify_payload,
+    _verify_payload_device,
+    _verify_payload_nvml,
+    _verify_payload_peers,
     _verify_workers,
 )
 
@@ -369,6 +574,29 @@ def container_of(module: AnsibleModule) -> _verify_container.Container | None:
     )
 
 
+def deep_options(options: t.Mapping[str, t.Any]) -> _verify_deep.Options:
+    """The options of the levels above quick. Raises OptionError."""
+    return _verify_deep.Options(
+        thorough=options["level"] == "thorough",
+        thresholds=_verify_judge.thresholds(options["thresholds"]),
+        **{
+            name: options[name]
+            for name in ("memory_margin", "memory_limit", "spread", "fail_on", "nccl", "duration", "in_use", "wait")
+        },
+    )
+
+
+def prover(level: str, deep: _verify_deep.Options, facts: t.Mapping[str, t.Any]) -> tuple[str, _verify.Prover]:
+    """The text for the workers, and what makes them work. Raises OptionError."""
+    text = inspect.getsource(_verify_payload)
+    if level == "quick":
+        return text, _verify.prove_quickly
+    deep.refuse(facts["gpus"])
+    more = (inspect.getsource(_verify_payload_device), inspect.getsource(_verify_payload_peers))
+    nvml = _verify_deep.Nvml(sys.executable, inspect.getsource(_verify_payload_nvml), facts["pynvml"])
+    return _verify_deep.payload_text(text, *more), _verify_deep.DeepProver(deep, nvml, facts["gpus"])
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -387,7 +615,16 @@ def main() -> None:
                 },
             },
             "gpus": {"type": "list", "elements": "str"},
-            "level": {"type": "str", "choices": ["quick"], "default": "quick"},
+            "level": {"type": "str", "choices": ["quick", "standard", "thorough"], "default": "quick"},
+            "memory_margin": {"type": "int", "default": 512},
+            "memory_limit": {"type": "int"},
+            "thresholds": {"type": "dict", "options": {"warn": {"type": "dict"}, "fail": {"type": "dict"}}},
+            "spread": {"type": "float", "default": 0.1},
+            "fail_on": {"type": "str", "choices": ["failure", "warning"], "default": "failure"},
+            "nccl": {"type": "str", "choices": ["auto", "required", "false"], "default": "auto"},
+            "duration": {"type": "float", "default": 120},
+            "in_use": {"type": "str", "choices": ["skip", "wait", "run"], "default": "skip"},
+            "wait": {"type": "float", "default": 600},
             "cudf": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 60},
             "simulated": {"type": "str", "choices": ["report", "run"], "default": "report"},
@@ -443,16 +680,21 @@ def main() -> None:
             end([unit.uuid for unit in _verify.plan(facts["gpus"], request.gpus).units if unit.uuid])
 
     try:
+        deep = deep_options(options)
         facts = _gpu.gather(options["nvml_venvs"], options["timeout"], run).as_dict()
+        payload, prove = prover(options["level"], deep, facts)
         verification = _verify.verify(
             facts,
             request,
-            inspect.getsource(_verify_payload),
+            payload,
             f"@cuda_verify-{uuid.uuid4().hex}@",
             os.environ,
             work,
             _verify.HostNodes(),
+            prove,
         )
+    except _verify_judge.OptionError as error:
+        module.fail_json(msg=str(error))
     except (OSError, _verify_workers.StoppedError) as error:
         module.fail_json(msg=f"The GPUs could not be verified: {error}")
     result = {"changed": False, "verification": verification, "msg": _verify.summary(verification)}

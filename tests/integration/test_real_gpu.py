@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from conftest import Host
 
 QUICK_SECONDS = 5.0
+STANDARD_SECONDS = 30.0
+LOAD_SECONDS = 20.0
+MEMORY_TOLERANCE = 0.02
 FIXED_COST_GPUS, FIXED_COST_RATIO = 2, 2.0  # with one GPU, the import of pynvml outweighs what nvidia-smi spends on it
 ROUNDS = 7
 ANSWERS = {"Enabled": True, "Disabled": False, "Yes": True, "No": False, "N/A": None}
@@ -274,3 +277,129 @@ def test_the_role_checks_a_driver_that_it_did_not_install(host: Host, tmp_path: 
     assert run.changed == 0
     driver = run.facts["gpu"]["driver"]
     assert driver["loaded_version"] == driver["library_version"] == host.smi().findtext("driver_version")
+
+
+def told(measured: list[str], title: str, result: dict[str, Any]) -> None:
+    """Keep the figures of a verification."""
+    verification = result["verification"]
+    measured.append(f"{title}: {verification['seconds']:.1f} s, {result['msg']}")
+    for gpu in verification["gpus"]:
+        measured.extend(
+            f"{title} {gpu['uuid']} {check['name']}: {check['figure']} {check['unit'] or ''}, share {check['share']},"
+            f" {check['seconds']} s, {check['mode']}, {check['message']}"
+            for check in gpu["checks"]
+        )
+        checks = sum(check["seconds"] for check in gpu["checks"])
+        measured.append(f"{title} {gpu['uuid']}: {gpu['seconds']} s in processes, {checks:.2f} s in checks")
+        if gpu["load"]:
+            measured.append(f"{title} {gpu['uuid']} load: {gpu['load']['summary']} {gpu['load']['reasons']}")
+    measured.extend(
+        f"{title} {check['name']} {check['gpus']}: {check['figure']} {check['unit']}, {check['seconds']} s,"
+        f" {check['message']}"
+        for check in verification["checks"]
+    )
+
+
+@pytest.mark.parametrize("run", [1, 2, 3])
+def test_all_checks_of_standard_pass(host: Host, run: int) -> None:
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, level="standard")
+    told(host.measured, f"standard {run}", result)
+    verification = result["verification"]
+    assert verification["verified"] is True, result["msg"]
+    assert verification["seconds"] < STANDARD_SECONDS
+    for gpu in verification["gpus"]:
+        assert gpu["checks"][-1]["name"] == "error_counters"
+        assert all(check["passed"] for check in gpu["checks"])
+        (tested,) = [check for check in gpu["checks"] if check["name"] == "memory_pattern"]
+        (card,) = [card for card in host.smi().findall("gpu") if card.findtext("uuid") == gpu["uuid"]]
+        total = _number(card.findtext("fb_memory_usage/total", "")) or 0
+        reserved = _number(card.findtext("fb_memory_usage/reserved", "")) or 0
+        # What is neither the driver's nor CUDA's nor the margin was tested.
+        assert (_number(tested["message"]) or 0) > (total - reserved - 512) * (1 - MEMORY_TOLERANCE) - 1024
+
+
+def test_thorough_passes_and_its_curves_are_those_of_a_busy_gpu(host: Host) -> None:
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, level="thorough", duration=LOAD_SECONDS)
+    told(host.measured, "thorough", result)
+    assert result["verification"]["verified"] is True, result["msg"]
+    for gpu in result["verification"]["gpus"]:
+        load = gpu["load"]
+        during = [point for point in load["samples"] if 0 <= point["seconds"] <= LOAD_SECONDS]
+        assert len(during) >= LOAD_SECONDS * 0.8
+        (card,) = [card for card in host.smi().findall("gpu") if card.findtext("uuid") == gpu["uuid"]]
+        limit = _number(card.findtext("gpu_power_readings/current_power_limit", "")) or 0
+        assert load["summary"]["power_watts"]["max"] > limit / 2
+
+
+def test_a_gpu_in_use_is_skipped_or_slower(host: Host) -> None:
+    """A competing load is named, or if it is to be ignored, makes the GPU the odd one out or slow."""
+    cards = host.smi().findall("gpu")
+    uuid = cards[0].findtext("uuid", "")
+    hog = (
+        "import cupy, sys, threading\n"
+        "a = cupy.ones((8192, 8192), dtype='f')\n"
+        "over = threading.Event()\n"
+        "threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()\n"
+        "a @ a; cupy.cuda.Device().synchronize(); print('busy', flush=True)\n"
+        "while not over.is_set():\n"
+        "    a @ a; a @ a; cupy.cuda.Device().synchronize()\n"
+    )
+    command = ["env", f"CUDA_VISIBLE_DEVICES={uuid}", host.python, "-c", hog]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        skipped = host.task("cudahub.gpu.cuda_verify", python=host.python, level="standard", gpus=[uuid])
+        beside = host.task("cudahub.gpu.cuda_verify", python=host.python, level="standard", in_use="run")
+        process.communicate("")
+    assert skipped["verification"]["gpus"][0]["verdict"] == "skipped"
+    assert f"process {process.pid} of " in skipped["msg"], skipped["msg"]
+    told(host.measured, "beside a competing load", beside)
+    found = next(gpu for gpu in beside["verification"]["gpus"] if gpu["uuid"] == uuid)
+    assert found["warnings"] or found["failure"]["kind"] == "slow", beside["msg"]
+
+
+def test_missing_nccl_is_a_failure_only_if_it_is_required(host: Host, request: pytest.FixtureRequest) -> None:
+    uuids = [card.findtext("uuid") for card in host.smi().findall("gpu")]
+    if len(uuids) < 2:
+        pytest.skip(f"not run: {request.node.name} needs two GPUs")
+    find = "import cupy.cuda.nccl as nccl, sys; sys.exit(getattr(nccl, 'available', False))"
+    missing = subprocess.run([host.python, "-c", find], check=False, stderr=subprocess.DEVNULL).returncode == 0
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, level="standard", gpus=uuids[:2], nccl="required")
+    told(host.measured, f"NCCL {'missing' if missing else 'there'}", result)
+    assert (result["verification"]["failure"] is not None) is missing, result["msg"]
+
+
+TORCH = """
+import json, sys, time, torch
+def timed(action, runs=20):
+    action(); torch.cuda.synchronize()
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record(); [action() for _ in range(runs)]; stop.record(); stop.synchronize()
+    return start.elapsed_time(stop) / 1000 / runs
+found = {}
+for name, dtype, side, tf32 in (("gemm_fp64", torch.float64, 4096, False), ("gemm_fp32", torch.float32, 8192, False),
+                                ("gemm_tf32", torch.float32, 8192, True), ("gemm_fp16", torch.float16, 8192, False)):
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    a, b = (torch.rand((side, side), device="cuda").mul_(2).sub_(1).to(dtype) for _ in range(2))
+    found[name] = 2 * side**3 / timed(lambda: a @ b) / 1e12
+a = torch.empty(1 << 30, dtype=torch.uint8, device="cuda"); b = torch.empty_like(a)
+found["copy_device"] = 2 * (1 << 30) / timed(lambda: b.copy_(a)) / 1e9
+h = torch.empty(1 << 28, dtype=torch.uint8, pin_memory=True)
+found["copy_host_to_device"] = (1 << 28) / timed(lambda: a[: 1 << 28].copy_(h, non_blocking=True)) / 1e9
+found["copy_device_to_host"] = (1 << 28) / timed(lambda: h.copy_(a[: 1 << 28], non_blocking=True)) / 1e9
+print(json.dumps(found))
+"""
+
+
+def test_figures_are_those_of_pytorch(host: Host, request: pytest.FixtureRequest) -> None:
+    find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.run([host.python, "-c", find], check=False).returncode:
+        pytest.skip(f"not run: {request.node.name} needs PyTorch in {host.python}")
+    uuid = host.smi().findall("gpu")[0].findtext("uuid", "")
+    result = host.task("cudahub.gpu.cuda_verify", python=host.python, level="standard", gpus=[uuid])
+    command = ["env", f"CUDA_VISIBLE_DEVICES={uuid}", host.python, "-c", TORCH]
+    theirs = json.loads(subprocess.check_output(command, text=True))
+    ours = {check["name"]: check["figure"] for check in result["verification"]["gpus"][0]["checks"]}
+    for name, figure in theirs.items():
+        host.measured.append(f"{name}: {ours[name]:.1f} here, {figure:.1f} by PyTorch, ratio {ours[name] / figure:.2f}")
+    assert all(ours[name] > 0.85 * figure for name, figure in theirs.items())

@@ -153,3 +153,22 @@ def test_workers_run_side_by_side(
     assert done.returncode == returncode, said(done)
     assert words in said(done)
     assert host.run("ps -eo stat,args | grep -e '^Z' -e 'sleep 600' | grep -v grep").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("level", "trouble", "returncode", "words"),
+    [
+        ("thorough", {}, 0, "GPUs: 4 simulated, in "),
+        ("standard", {2: "flipped_word"}, 2, "its memory holds 1 wrong words of "),
+        ("standard", {0: "slow_copy"}, 2, "% of the peak of 4814.3 GB/s, less than 50%"),
+        ("standard", {3: "wrong_peer"}, 2, " has 1 wrong words: word 0x3 at address "),
+        ("standard", {3: "no_nccl"}, 0, "GPUs: 4 simulated, in "),
+    ],
+)
+def test_workers_go_deeper(
+    play: Play, host: Host, built: str, level: str, trouble: dict[int, str], returncode: int, words: str
+) -> None:
+    done = play(ROLE.with_name("standin.yml"), "-e", json.dumps({"trouble": trouble, "level": level}))
+    assert done.returncode == returncode, said(done)
+    assert words in said(done)
+    assert host.run("ps -eo stat,args | grep -e '^Z' -e 'sleep 600' | grep -v grep").stdout == ""

@@ -26,6 +26,14 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "two_pythons": ({"gpu_verify_python": "/a", "gpu_verify_conda_prefix": "/b"}, "and leave the other empty"),
     "bad_level": ({"gpu_verify_level": "endless"}, "value of gpu_verify_level must be one of: quick"),
     "bad_timeout": ({"gpu_verify_timeout": -1}, "timeout is -1"),
+    "bad_threshold": (
+        {"gpu_verify_thresholds": {"warn": {"copy_device": 2}}},
+        "thresholds.warn.copy_device is 2: give a share of the peak between 0 and 1.",
+    ),
+    "bad_margin": (
+        {"gpu_verify_level": "standard", "gpu_verify_memory_margin": 10**6},
+        "memory_margin is 1000000 MiB, and GPU GPU-",
+    ),
     "other_system": ({**RUN, "pretend": "Slackware"}, "install CuPy: it supports Debian-12, Debian-13, RedHat-8"),
     "nobody": ({**RUN, "ansible_user": "nobody"}, "needs root on nobody to install CuPy into /opt/refused/verify"),
     "small_disk": ({**RUN, "disk_bytes": 10**15}, "free some, or set gpu_verify_venv"),

@@ -5,7 +5,8 @@
 """Stands in for CuPy on a host without a GPU: NumPy computes. Without this directory on PYTHONPATH, the real one runs.
 
 Environment variable CUPY_STANDIN is a JSON object: UUID (or ``*``) to the name of a trouble, see ``TROUBLES``.
-CUPY_STANDIN_BUS_IDS is one, too: UUID to the PCI address of that GPU.
+CUPY_STANDIN_BUS_IDS is one, too: UUID to the PCI address of that GPU. Several UUIDs in CUDA_VISIBLE_DEVICES are several
+GPUs, see ``deep.py``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from . import deep
+
 __version__ = "14.2.0"
 
 TROUBLES = (
     "busy",
+    "crash_between",
     "cudf_broken",
     "cudf_import_lost",
     "cudf_lost",
@@ -32,28 +36,50 @@ TROUBLES = (
     "ecc",
     "exit",
     "fabric",
+    "flipped_word",
     "hang",
+    "hang_between",
+    "hang_gemm",
     "hang_with_child",
+    "killed_gemm",
+    "lazy_gemm",
     "lost",
     "lost_group",
     "no_headers",
+    "no_nccl",
+    "no_peer",
     "noise",
     "null_groupby",
     "old_driver",
-    "out_of_memory",
+    "one_shown",
     "other_gpu",
+    "out_of_memory",
     "segfault",
     "slow",
+    "slow_copy",
+    "slow_gemm",
+    "slow_host_copy",
+    "slower_copy",
+    "wrong_copy",
+    "wrong_copy_in",
+    "wrong_copy_out",
+    "wrong_gemm_fp16",
+    "wrong_gemm_fp32",
+    "wrong_gemm_fp64",
+    "wrong_gemm_tf32",
     "wrong_groupby",
     "wrong_kernel",
     "wrong_matmul",
+    "wrong_nccl",
+    "wrong_peer",
     "wrong_sum",
 )
-UUID = os.environ["CUDA_VISIBLE_DEVICES"]
+UUIDS = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
 _troubles = json.loads(os.environ.get("CUPY_STANDIN", "{}"))
-TROUBLE = _troubles.get(UUID, _troubles.get("*"))
-if TROUBLE not in (None, *TROUBLES):
-    raise ValueError(f"CUPY_STANDIN has the unknown trouble {TROUBLE}")
+_own = [_troubles.get(uuid, _troubles.get("*")) for uuid in UUIDS]
+TROUBLE = _own[0]
+if unknown := set(_own) - {None, *TROUBLES}:
+    raise ValueError(f"CUPY_STANDIN has the unknown troubles {unknown}")
 
 float32 = np.float32
 asarray = np.array
@@ -153,12 +179,12 @@ def _get_device_count() -> int:
     if TROUBLE == "old_driver":
         text = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
         raise CUDARuntimeError(35, text)
-    return 1
+    return 1 if TROUBLE == "one_shown" else len(UUIDS)
 
 
-def _get_device_properties(_device: int) -> dict[str, Any]:
+def _get_device_properties(number: int) -> dict[str, Any]:
     addresses = json.loads(os.environ.get("CUPY_STANDIN_BUS_IDS", "{}"))
-    domain, bus, device = addresses.get(UUID, "00000000:00:06.0").removesuffix(".0").split(":")
+    domain, bus, device = addresses.get(UUIDS[number], f"00000000:00:{6 + number:02x}.0").removesuffix(".0").split(":")
     return {
         "name": b"Stand-in",
         "major": 9,
@@ -170,8 +196,33 @@ def _get_device_properties(_device: int) -> dict[str, Any]:
     }
 
 
+class RawModule:
+    """The kernels of the deeper checks."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    def get_function(self, name: str) -> Any:
+        assert f"void {name}(" in self._code
+        return machine.kernel(name)
+
+
+def get_default_memory_pool() -> SimpleNamespace:
+    return SimpleNamespace(free_all_blocks=lambda: None)
+
+
+def _memory() -> tuple[int, int]:
+    return (machine.free_memory(), deep.MEMORY) if deep.MEMORY else (80 << 30, 81 << 30)
+
+
+machine = deep.Machine(UUIDS, _own, CUDARuntimeError)
 cuda = SimpleNamespace(
-    Device=lambda _number: SimpleNamespace(use=lambda: None),
+    Device=machine.device,
+    Event=machine.event,
+    get_elapsed_time=lambda start, stop: (stop.at - start.at) * 1000,
+    cublas=SimpleNamespace(gemmEx=machine.gemm),
+    device=SimpleNamespace(get_cublas_handle=lambda: 1),
+    nccl=machine.nccl(),
     runtime=SimpleNamespace(
         runtimeGetVersion=lambda: 13000,
         driverGetVersion=lambda: 12020 if TROUBLE == "old_driver" else 13000,
@@ -179,7 +230,20 @@ cuda = SimpleNamespace(
         getDeviceProperties=_get_device_properties,
         deviceGetAttribute=lambda _attribute, _device: 1980000,
         deviceSynchronize=lambda: None,
-        free=lambda _pointer: None,
-        memGetInfo=lambda: (80 << 30, 81 << 30),
+        free=machine.free,
+        memGetInfo=_memory,
+        malloc=machine.malloc,
+        memset=machine.memset,
+        memcpy=machine.memcpy,
+        memcpyAsync=lambda target, source, size, kind, _stream: machine.memcpy(target, source, size, kind),
+        memcpyPeerAsync=machine.memcpy_peer,
+        hostAlloc=machine.host_alloc,
+        freeHost=lambda _pointer: None,
+        deviceCanAccessPeer=machine.can_access_peer,
+        deviceEnablePeerAccess=lambda _other: None,
+        memcpyHostToDevice=deep.HOST_TO_DEVICE,
+        memcpyDeviceToHost=deep.DEVICE_TO_HOST,
+        memcpyDeviceToDevice=deep.DEVICE_TO_DEVICE,
     ),
 )
+sys.modules["cupy.cuda.nccl"] = cuda.nccl  # type: ignore[assignment]

@@ -13,7 +13,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _verify, _verify_payload, _verify_workers
+from ansible_collections.cudahub.gpu.plugins.module_utils import (
+    _verify,
+    _verify_deep,
+    _verify_payload,
+    _verify_payload_device,
+    _verify_payload_nvml,
+    _verify_payload_peers,
+    _verify_workers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +41,8 @@ def gpu(number: int = 0, **more: Any) -> dict[str, Any]:
         "compute_capability": "9.0",
         "device_nodes": [f"/dev/nvidia{number}"],
         "mig": {"enabled": False, "pending": False, "instances": []},
+        "memory_bytes": 150 << 30,
+        "nvlink": None,
         "problems": [],
         **more,
     }
@@ -55,6 +65,7 @@ def facts(*gpus: dict[str, Any], state: str = "ok", simulated: bool = False) -> 
         "driver": {"state": state, "reason": reason, "cuda_version": "13.0"},
         "gpus": list(gpus),
         "simulated": simulated,
+        "pynvml": str(STANDIN / "nvml" / "pynvml.py"),
     }
 
 
@@ -104,3 +115,45 @@ def run_standin(
     request = _verify.Request(python=python, timeout=timeout, cudf=cudf)
     payload = inspect.getsource(_verify_payload)
     return _verify.verify(facts(*gpus), request, payload, MARKER, environ, _verify_workers.run, FakeNodes())
+
+
+class FakeOwners:
+    def describe(self, pid: int) -> str:
+        return f"process {pid} of alice (python train.py)"
+
+
+def run_deep(
+    troubles: dict[str, str],
+    *gpus: dict[str, Any],
+    nvml: dict[str, dict[str, Any]] | None = None,
+    state: Path | None = None,
+    timeout: float = 30,
+    environ: dict[str, str] | None = None,
+    request: dict[str, Any] | None = None,
+    sleep: Any = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Prove GPUs in depth and for real, with the stand-ins for CuPy and NVML."""
+    addresses = {one["uuid"]: one["pci_bus_id"] for one in gpus}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(STANDIN),
+        "CUPY_STANDIN": json.dumps(troubles),
+        "CUPY_STANDIN_BUS_IDS": json.dumps(addresses),
+        "CUPY_STANDIN_MEMORY": "12",
+        "NVML_STANDIN": json.dumps(nvml or {}),
+        **({"NVML_STANDIN_STATE": str(state)} if state else {}),
+        **(environ or {}),
+    }
+    found = facts(*gpus)
+    reader = _verify_deep.Nvml(sys.executable, inspect.getsource(_verify_payload_nvml), found["pynvml"])
+    more = {"sleep": sleep} if sleep else {}
+    deep = _verify_deep.Options(**{"memory_margin": 1, **options})
+    prover = _verify_deep.DeepProver(deep, reader, found["gpus"], FakeOwners(), **more)
+    payload = _verify_deep.payload_text(
+        *(inspect.getsource(one) for one in (_verify_payload, _verify_payload_device, _verify_payload_peers))
+    )
+    level = "thorough" if deep.thorough else "standard"
+    asked = _verify.Request(**{"python": sys.executable, "timeout": timeout, "level": level, **(request or {})})
+    nodes = FakeNodes()
+    return _verify.verify(found, asked, payload, MARKER, environment, _verify_workers.run, nodes, prover)

@@ -98,6 +98,9 @@ def test_cudf_groups_the_tips_if_it_is_asked_for() -> None:
         "unit": "%",
         "expected": TIPS,
         "message": "cuDF 26.10.00",
+        "share": None,
+        "peak": None,
+        "mode": "parallel",
     }
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,23 @@ def test_the_last_marked_line_counts_and_the_rest_is_noise() -> None:
 def test_the_environment_is_the_given_one() -> None:
     (outcome,) = run(f"echo '{MARKER}'$COLOUR$HOME; pwd")
     assert (outcome.marked, outcome.tail) == ("red", "/")
+
+
+def companion(script: str) -> Command:
+    return replace(shell(script), companion=True)
+
+
+def test_a_companion_is_ended_with_the_last_of_the_others() -> None:
+    endless = companion(f"while :; do echo '{MARKER}beat'; sleep 0.05; done")
+    outcomes = _verify_workers.run([endless, shell("sleep 0.3"), shell("sleep 0.6; echo done")], MARKER, 20, 8)
+    assert (outcomes[0].marked, outcomes[0].returncode, outcomes[0].timed_out) == ("beat", -signal.SIGKILL, False)
+    assert outcomes[2].tail == "done"
+    assert 0.6 <= outcomes[0].seconds < 5
+
+
+def test_a_companion_that_ends_early_is_no_reason_to_end_the_others() -> None:
+    outcomes = _verify_workers.run([companion("exit 3"), shell("sleep 0.4; echo done")], MARKER, 20, 8)
+    assert (outcomes[0].returncode, outcomes[1].tail) == (3, "done")
 
 
 def test_endless_noise_is_cut_and_does_not_stop_the_clock() -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu, _verify
+from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu, _verify, _verify_judge
 from ansible_collections.cudahub.gpu.plugins.modules import cuda_verify
 from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import STANDIN, facts, gpu, mig_gpu
 
@@ -83,9 +83,44 @@ def test_checks_are_documented(run: Any, cudf: bool) -> None:
     (found,) = result["verification"]["gpus"]
     gpus = yaml.safe_load(cuda_verify.RETURN)["verification"]["contains"]["gpus"]
     described = gpus["contains"]["checks"]["contains"]["name"]["description"]
-    names = re.findall(r"V\((\w+)\)", " ".join(described))
+    names = re.findall(r"V\((\w+)\)", described[0])
     assert [check["name"] for check in found["checks"]] == (names if cudf else names[:-1])
     assert names[-1] == "tips_groupby"
+
+
+def test_checks_of_deeper_levels_are_documented(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUPY_STANDIN_MEMORY", "12")
+    nvlink = {"version": "4.0", "links": 18, "active_links": 18, "peers": []}
+    second = gpu(1, pci_bus_id="00000000:00:07.0", nvlink=nvlink)
+    monkeypatch.setenv("CUPY_STANDIN_BUS_IDS", json.dumps({"GPU-1": second["pci_bus_id"]}))
+    result = run(
+        facts(gpu(0), second), python=sys.executable, level="thorough", duration=1, memory_margin=1, nvml_venvs=[]
+    )
+    verification = result["verification"]
+    assert verification["verified"] is True, result["msg"]
+    assert verification["level"] == "thorough"
+    documented = yaml.safe_load(cuda_verify.RETURN)
+    check_documented({name: result[name] for name in documented}, documented)
+    of_gpus, between = (
+        set(re.findall(r"V\((\w+)\)", " ".join(contains["checks"]["contains"]["name"]["description"])))
+        for contains in (
+            documented["verification"]["contains"]["gpus"]["contains"],
+            documented["verification"]["contains"],
+        )
+    )
+    found = {check["name"] for one in verification["gpus"] for check in one["checks"]}
+    assert found == of_gpus - {"tips_groupby", "quick", "thorough"}
+    assert {check["name"] for check in verification["checks"]} == between - {"visible_gpus"}
+
+
+def test_documented_thresholds_are_the_defaults() -> None:
+    options = yaml.safe_load(cuda_verify.DOCUMENTATION)["options"]["thresholds"]["suboptions"]
+    for kind, defaults in (("warn", _verify_judge.WARN), ("fail", _verify_judge.FAIL)):
+        text = " ".join(options[kind]["description"])
+        found: dict[str, float] = {}
+        for share, names in re.findall(r"(0\.\d+) for ((?:V\(\w+\)(?:,? and | and )?)+)", text):
+            found.update(dict.fromkeys(re.findall(r"V\((\w+)\)", names), float(share)))
+        assert found == defaults
 
 
 def test_a_failure_names_all_gpus_that_failed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +159,11 @@ def test_a_gpu_that_vanished_after_the_facts(run: Any) -> None:
         ({"timeout": 1e300}, "timeout is 1e+300: give a finite number"),
         ({"gpus": []}, "gpus is an empty list"),
         ({"level": "endless"}, "level"),
+        ({"duration": 0}, "duration is 0: give a finite number of seconds above 0, at most 86400."),
+        ({"spread": 2}, "spread is 2: give a share between 0 and 1."),
+        ({"thresholds": {"warn": {"copy_device": 2}}}, "thresholds.warn.copy_device is 2: give a share of the peak"),
+        ({"thresholds": {"slow": {}}}, "slow"),
+        ({"level": "standard", "memory_margin": 1 << 20}, "memory_margin is 1048576 MiB, and GPU GPU-0 has 153600 MiB"),
         ({"python": "/a", "conda_prefix": "/b"}, "mutually exclusive"),
         ({"container": {"image": "a"}, "conda_prefix": "/b"}, "mutually exclusive"),
         ({"container": {"image": "a"}, "command_prefix": ["srun"]}, "mutually exclusive"),

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What NVML said on real machines, and what is made of it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu_peaks, _verify_payload_nvml
+from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import FakeNvml, recorded
+
+
+class Binding:
+    """The recording, called as pynvml is."""
+
+    def __init__(self, nvml: FakeNvml) -> None:
+        self._nvml = nvml
+
+    def __getattr__(self, function: str) -> Any:  # noqa: D105
+        return lambda *arguments: self._nvml.call(function, *arguments)
+
+
+@pytest.mark.parametrize(("machine", "peak"), [("h200x4", 4814.3), ("h100x1", 3352.3)])
+def test_peaks_of_recorded_machines(machine: str, peak: float) -> None:
+    nvml = recorded(machine)
+    reading = _verify_payload_nvml.snapshot(Binding(nvml), 0)
+    name = nvml.call("nvmlDeviceGetName", 0)
+    assert _gpu_peaks.peaks(name, reading) == {
+        "gemm_fp64": 66.9,
+        "gemm_fp32": 66.9,
+        "gemm_tf32": 494.7,
+        "gemm_fp16": 989.4,
+        "sustained_load": 989.4,
+        "copy_device": peak,
+        "copy_host_to_device": 63.0,
+        "copy_device_to_host": 63.0,
+    }
+    assert reading["processes"] == []
+    counters = reading["counters"]
+    assert (counters["ecc_corrected"], counters["ecc_uncorrected"], counters["rows_failed"]) == (0, 0, 0)
+    assert counters["pcie_replays"] is not None
+    assert counters["nvlink_errors"] is None
+
+
+def test_a_sample_of_a_recorded_machine() -> None:
+    sample = _verify_payload_nvml.sample(Binding(recorded("h200x4")), 0)
+    assert sample.pop("time") > 0
+    assert sample == {
+        "sm_clock_mhz": 495,
+        "memory_clock_mhz": 3201,
+        "power_watts": 109.2,
+        "temperature_celsius": 38,
+        "clock_reasons": 1,
+    }
+
+
+def test_a_gpu_that_is_lost_has_no_values() -> None:
+    lost = recorded("h200x4").fail("*", 15, device=0)
+    reading = _verify_payload_nvml.snapshot(Binding(lost), 0)
+    assert {value for name, value in reading.items() if name != "counters"} == {None}
+    assert set(reading["counters"].values()) == {None}
+
+
+def test_curves_are_sent_whole_each_time_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_verify_payload_nvml, "MOST_POINTS", 4)
+    sent: list[dict[str, Any]] = []
+    _verify_payload_nvml.watch(Binding(recorded("h200x4")), 0, 0.01, 0.3, lambda one: sent.append(copy.deepcopy(one)))
+    assert [len(document["points"]) for document in sent[:6]] == [1, 2, 3, 4, 3, 4]
+    assert [document["interval"] for document in sent[3:5]] == [0.01, 0.02]
+    assert max(len(document["points"]) for document in sent) <= 4
+
+
+def test_link_errors_that_rise_on_links_that_are_well_are_not_counted() -> None:
+    """NVLink's counters 3 and 4, of data lanes, rose by hundreds in 20 s on two idle NVIDIA H200; 0 to 2 did not."""
+
+    class Links:
+        counts = (1, 2, 4, 8, 16)
+
+        def __getattr__(self, function: str) -> Any:
+            if function == "nvmlDeviceGetNvLinkState":
+                return lambda _handle, link: int(link < 2)
+            return lambda _handle, _link, counter: self.counts[counter]
+
+    assert _verify_payload_nvml.link_errors(Links(), None) == 14
