@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -269,37 +269,28 @@ def check_of(one: Mapping[str, Any]) -> Check:
     )
 
 
-def samples_of(value: object) -> Samples | None:
-    """Samples under load, None where there are none that belong together."""
-    if not isinstance(value, Mapping) or not isinstance(value.get("seconds"), (list, tuple)):
+def samples_of(load: object) -> Samples | None:
+    """The curves under load, None where there are none."""
+    if not isinstance(load, Mapping):
         return None
-    times = [number(one) for one in value["seconds"][:LONGEST_LIST]]
-    good = [at for at, time in enumerate(times) if time is not None]
-    if not good:
+    points = [
+        (seconds, point)
+        for point in mappings(load.get("samples"))
+        if (seconds := number(point.get("seconds"))) is not None
+    ]
+    if not points:
         return None
-    seconds = [time for time in times if time is not None]
     series = {}
     for name in SERIES:
-        found = value.get(name)
-        if isinstance(found, (list, tuple)) and len(found) >= len(times):
-            numbers = tuple(number(found[at]) for at in good)
-            if any(one is not None for one in numbers):
-                series[name] = numbers
-    reasons = value.get("throttle_reasons")
-    return Samples(tuple(seconds), series, tuple(_spans(seconds, good, reasons)))
-
-
-def _spans(seconds: Sequence[float], good: Sequence[int], reasons: object) -> Iterator[tuple[str, float, float]]:
-    if not isinstance(reasons, (list, tuple)):
-        return
-    spans: dict[str, list[float]] = {}
-    for time, at in zip(seconds, good, strict=True):
-        said = reasons[at] if at < len(reasons) else None
-        for reason in texts(said) if isinstance(said, (list, tuple)) else texts([said]):
-            if reason not in ("none", "0"):
-                spans.setdefault(reason, [time, time])[1] = time
-    for reason, (first, last) in spans.items():
-        yield reason, first, last
+        numbers = tuple(number(point.get(name)) for _seconds, point in points)
+        if any(one is not None for one in numbers):
+            series[name] = numbers
+    spans: dict[str, tuple[float, float]] = {}
+    for seconds, point in points:
+        for reason in texts(point.get("reasons")):
+            spans[reason] = (spans.get(reason, (seconds,))[0], seconds)
+    throttled = tuple((reason, first, last) for reason, (first, last) in spans.items())
+    return Samples(tuple(seconds for seconds, _point in points), series, throttled)
 
 
 def _failure(value: object) -> tuple[str | None, str | None]:
@@ -330,7 +321,7 @@ def _gpu(found: Mapping[str, Any], facts: Mapping[str, Any]) -> Gpu:
         numa_node=integer(facts.get("numa_node")),
         warnings=texts([*texts(found.get("warnings")), *(one.get("message") for one in problems)]),
         checks=tuple(map(check_of, mappings(found.get("checks")))),
-        samples=samples_of(found.get("samples")),
+        samples=samples_of(found.get("load")),
     )
 
 

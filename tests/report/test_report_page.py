@@ -230,7 +230,8 @@ def test_texts_of_hosts_do_nothing(opened: Opened, tmp_path: Path) -> None:
         gpu.update(name=HOSTILE, uuid=HOSTILE, warnings=[HOSTILE])
         for check in gpu["checks"]:
             check.update(name=HOSTILE, unit=HOSTILE, expected=HOSTILE, mode=HOSTILE)
-        gpu["samples"]["throttle_reasons"] = [[HOSTILE]] * 40
+        for point in gpu["load"]["samples"]:
+            point["reasons"] = [HOSTILE]
     page = opened(written(tmp_path / "page.html", {HOSTILE: result}, runs=2))
     page.wait_for_selector(".fleet tbody th a")
     assert "onerror=alert(1)" in page.locator(".fleet tbody th").inner_text()

@@ -135,7 +135,7 @@ def test_a_check_of_several_gpus_that_fails_is_the_hosts_failure() -> None:
     result["verification"]["checks"][1].update(passed=False, message="GPU 0 and GPU 2 exchange 3 GB/s")
     host = host_of("a", result)
     assert host.state == "failed"
-    assert report({"a": result}).problems() == [("failed", "a: peer_bandwidth: GPU 0 and GPU 2 exchange 3 GB/s")]
+    assert report({"a": result}).problems() == [("failed", "a: peer_to_peer: GPU 0 and GPU 2 exchange 3 GB/s")]
 
 
 def test_topology() -> None:
@@ -160,11 +160,8 @@ def test_samples_and_what_held_the_clocks_back() -> None:
     assert hot.samples is not None
     assert hot.samples.throttled == (("hw_thermal_slowdown", 10.5, 19.5),)
     result = made_fleet.host_of(0, 1)
-    result["verification"]["gpus"][0]["samples"] = {
-        "seconds": [0, None, 2],
-        "power_watts": [1, 2, "x"],
-        "sm_clock_mhz": [1],
-    }
+    points = [{"seconds": 0, "power_watts": 1}, {"seconds": None, "power_watts": 2}, {"seconds": 2, "power_watts": "x"}]
+    result["verification"]["gpus"][0]["load"] = {"samples": points}
     samples = host_of("a", result).gpus[0].samples
     assert samples is not None
     assert (samples.seconds, dict(samples.series)) == ((0.0, 2.0), {"power_watts": (1.0, None)})
