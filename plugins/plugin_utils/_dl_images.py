@@ -684,7 +684,7 @@ def failure(name: str, log: str, status: int, free_bytes: int | None = None) -> 
     elif re.search(r"useradd: user '.*' already exists", log):
         why = "its base image has a user of that name: give another user"
     elif "digest mismatch" in log:
-        why = "a download is not the one of the checksum: correct the checksum"
+        why = "a download is not the one of its checksum: correct its address or checksum"
     elif re.search(r"(?m)^ERROR: .*(invalid response status|failed to load cache key)", log):
         why = "a download can't be had: correct its address"
     elif status < 0 or status > 128 or re.search(r"(?m)^ERROR: .*context canceled", log):

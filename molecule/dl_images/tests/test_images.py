@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from testinfra.host import Host
@@ -51,8 +52,13 @@ def test_it_can_be_told_to_need_one(host: Host) -> None:
 
 def test_the_command_is_stopped_at_once_and_its_status_is_kept(host: Host) -> None:
     """Process 1 gets no signal that it has no handler for, and docker would kill it after ten seconds."""
-    host.check_output(f"docker run --detach --name stopped {IMAGE} sleep 600")
+    host.check_output(f"docker run --detach --name stopped {IMAGE} sh -c 'echo ready; exec sleep 600'")
     try:
+        # Python has to start before there is somebody who takes signals.
+        for _attempt in range(300):
+            if "ready" in host.check_output("docker logs stopped"):
+                break
+            time.sleep(0.1)
         host.check_output("docker stop --time 60 stopped")
         assert host.check_output("docker inspect --format '{{.State.ExitCode}}' stopped") == "143"
     finally:

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -90,14 +91,14 @@ def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) 
     configuration = r"version: 0.1\nstorage: {filesystem: {rootdirectory: /srv/open}}\nhttp: {addr: ':5002'}\n"
     host.check_output(f'mkdir -p /srv/open && printf "{configuration}" > /srv/open.yml')
     host.check_output("systemd-run --unit open-registry docker-registry serve /srv/open.yml")
-    host.check_output("until curl --silent http://127.0.0.1:5002/v2/; do sleep 0.2; done")
+    host.check_output("timeout 30 sh -c 'until ss -ltn | grep --quiet :5002; do sleep 0.2; done'")
     try:
         plain = apply(dl_images_registry={"url": "builder:5002"})
         assert plain.returncode == 2, said(plain)
         assert "Registry builder:5002 speaks plain HTTP: give it a certificate, or name it in insecure" in said(plain)
         done = apply(dl_images_registry={"url": "127.0.0.1:5002"})
         assert done.returncode == 0, said(done)
-        assert "v1" in host.check_output("curl --silent http://127.0.0.1:5002/v2/small/tags/list")
+        assert host.run("find /srv/open -path '*/small/_manifests/tags/v1'").stdout != ""
     finally:
         host.check_output(
             "systemctl stop open-registry; docker rmi $(docker images --quiet 127.0.0.1:5002/small) --force"
@@ -138,6 +139,81 @@ def test_of_two_one_fails_and_the_other_is_there(apply: Apply, host: Host) -> No
     tags = host.check_output(f"docker images --format '{{{{.Tag}}}}' {REPOSITORY}/good").split()
     assert len(tags) == 1
     assert not tags[0].endswith("-unproven")
+
+
+@pytest.mark.long
+def test_jupyter_is_what_runs_and_wants_a_token(apply: Apply, host: Host) -> None:
+    done = apply(dl_images_images=[{"name": "small/lab", "requirements": "lab.txt", "tag": "v1"}])
+    assert done.returncode == 0, said(done)
+    host.check_output(
+        f"docker run --detach --name lab --read-only --user 12345 --env JUPYTER_TOKEN= {REPOSITORY}/lab:v1"
+    )
+    ask = "docker exec lab python -c \"import urllib.request as r; print(r.urlopen('http://127.0.0.1:8888/api{}').status)\""
+    try:
+        for _attempt in range(120):
+            if host.run(ask.format("")).rc == 0:
+                break
+            time.sleep(1)
+        assert host.check_output(ask.format("")) == "200"
+        assert "403" in host.run(ask.format("/contents")).stderr
+        assert "/lab?token=" in host.check_output("docker logs lab 2>&1")
+        assert host.run("docker exec lab python /opt/cudahub/bin/check.py --health 8888").rc == 0
+        host.check_output("docker stop --time 60 lab")
+        assert host.check_output("docker inspect --format '{{.State.ExitCode}}' lab") == "0"
+    finally:
+        host.check_output("docker rm --force lab")
+
+
+@pytest.fixture
+def downloads(host: Host) -> Iterator[dict[str, str]]:
+    """Serve the stand-in of micromamba and an archive as GitHub makes them, and return the variables that name them."""
+    standin = base64.b64encode((ROLE.parent / "files/micromamba-standin").read_bytes()).decode()
+    host.check_output(
+        "mkdir -p /srv/www/examples-main/mnist && cd /srv/www && echo 1 > examples-main/mnist/main.py"
+        f" && tar -czf examples.tar.gz examples-main && echo {standin} | base64 -d > micromamba"
+        " && systemd-run --unit downloads --working-directory /srv/www python3 -m http.server --bind 127.0.0.1 8099"
+        " && timeout 30 sh -c 'until ss -ltn | grep --quiet :8099; do sleep 0.2; done'"
+    )
+    variables = {}
+    for key, name in (("micromamba", "micromamba"), ("examples", "examples.tar.gz")):
+        variables[f"dl_images_{key}_url"] = f"http://127.0.0.1:8099/{name}"
+        variables[f"dl_images_{key}_checksum"] = "sha256:" + host.check_output(f"sha256sum /srv/www/{name}").split()[0]
+    yield variables
+    host.check_output("systemctl stop downloads")
+
+
+def test_conda_and_the_examples(apply: Apply, host: Host, downloads: dict[str, str]) -> None:
+    described = [
+        {"name": "small/file", "conda": "environment.yml", "pip": ["six==1.17.0"], "command": ["cat", "/etc/asked"]},
+        {"name": "small/list", "conda": ["six=1.17", "scipy>=1"], "command": ["cat", "/etc/asked"]},
+        {"name": "small/pt", "framework": "pytorch", "requirements": "small.txt", "examples": True, "command": ["sh"]},
+    ]
+    described = [{**one, "tag": "v1"} for one in described]
+    # What PyTorch's list downloads is not here to compute.
+    done = apply(dl_images_images=described, dl_images_parallel=3, dl_images_smoke_test=False, **downloads)
+    assert done.returncode == 0, said(done)
+    asked = host.check_output(f"docker run --rm {REPOSITORY}/file:v1")
+    assert asked.splitlines()[0] == "create --yes --prefix /opt/cudahub/venv --file /run/build/environment.yml"
+    assert "dependencies: [python=3.13" in asked
+    assert (
+        host.check_output(f"docker run --rm {REPOSITORY}/file:v1 python -c 'import six; print(six.__version__)'")
+        == "1.17.0"
+    )
+    assert host.check_output(f"docker run --rm {REPOSITORY}/list:v1") == (
+        "create --yes --prefix /opt/cudahub/venv --override-channels --channel conda-forge"
+        " six=1.17 scipy>=1 python=3.13 pip"
+    )
+    owned = host.check_output(
+        f"docker run --rm {REPOSITORY}/pt:v1 sh -c 'touch examples/mnist/x; stat -c %U examples/mnist/*'"
+    )
+    assert owned.split() == ["user", "user"]
+
+
+def test_a_download_that_is_another_one(apply: Apply, downloads: dict[str, str]) -> None:
+    """Docker takes a page that says that there is nothing for the download, too."""
+    one = {"name": "small/other", "conda": ["six"], "command": ["sh"]}
+    done = apply(dl_images_images=[one], **{**downloads, "dl_images_micromamba_url": "http://127.0.0.1:8099/none"})
+    assert "because a download is not the one of its checksum: correct its address or checksum." in said(done)
 
 
 def test_what_does_not_fit_is_not_begun(apply: Apply, host: Host) -> None:

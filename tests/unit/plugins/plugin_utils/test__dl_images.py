@@ -300,7 +300,7 @@ def test_lines_of_requirements() -> None:
         (
             "ERROR: failed to solve: digest mismatch sha256:aa: sha256:bb",
             1,
-            "a download is not the one of the checksum: correct the checksum",
+            "a download is not the one of its checksum: correct its address or checksum",
         ),
         ("#8 building", 143, "it was interrupted"),
         ("ERROR: step", 1, "a step failed"),
