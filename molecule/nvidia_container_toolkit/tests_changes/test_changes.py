@@ -52,7 +52,7 @@ def test_a_restart_waits_for_containers_unless_it_is_forced(host: Host, box: Any
 
 def test_never_leaves_a_reload_to_the_operator_too(host: Host, box: Any, role: Role) -> None:
     says = "docker info --format '{{json .Labels}}'"
-    for _ in "12":
+    for _attempt in "12":
         said = role(docker_config={"labels": ["site=a"]}, restart="never")
         assert "[WARNING]: docker on box: reload needed, 0 containers run: run systemctl reload docker.service" in said
         assert "site=a" not in host.check_output(says)
