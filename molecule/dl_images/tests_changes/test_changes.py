@@ -101,7 +101,9 @@ def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) 
         assert host.run("find /srv/open -path '*/small/_manifests/tags/v1'").stdout != ""
     finally:
         host.check_output(
-            "systemctl stop open-registry; docker rmi $(docker images --quiet 127.0.0.1:5002/small) --force"
+            # By their names: other names of the same images stay.
+            "systemctl stop open-registry; docker images --format '{{.Repository}}:{{.Tag}}' '127.0.0.1:5002/*'"
+            " | xargs docker rmi"
         )
 
 
