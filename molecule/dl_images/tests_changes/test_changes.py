@@ -111,7 +111,7 @@ def test_what_others_made_of_our_images_stays(apply: Apply, host: Host) -> None:
     """An image has the labels of its base, too."""
     host.check_output(f"printf 'FROM {REPOSITORY}:v1\nRUN true\n' | docker build --quiet --tag theirs:1 -")
     host.check_output(f"docker tag {REPOSITORY}:v1 theirs:2")
-    done = apply({"labels": {"b": "1"}}, dl_images_keep=1)
+    done = apply({"labels": {"b": "1"}, "tag": "v1"}, dl_images_keep=1)
     assert done.returncode == 0, said(done)
     assert host.run("docker image inspect theirs:1 theirs:2").rc == 0
     assert len({one.split()[1] for one in images(host)}) == 1

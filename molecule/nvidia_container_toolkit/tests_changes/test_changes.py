@@ -77,6 +77,9 @@ def test_with_live_restore_a_restart_leaves_containers_alone(host: Host, box: An
     assert box.pids("live") == after
     host.check_output("docker rm --force live")
     assert "restart needed" not in role(docker_config={"log-level": "warn"})
+    # It is the user's now, and would stay.
+    host.check_output("sed -i '/\"live-restore\": false,/d' /etc/docker/daemon.json")
+    assert "live-restore" not in box.daemon()
 
 
 @pytest.mark.long

@@ -398,7 +398,8 @@ def _cupy(version: str, cuda: str) -> Package:
     assert visible in content
     content = content.replace(visible, 'os.environ.get("CUDA_VISIBLE_DEVICES", "*")')
     content = content.replace('__version__ = "14.2.0"', f'__version__ = "{version}"')
-    files = _module("cupy", version, {"__init__.py": content})
+    others = {path.name: path.read_text(encoding="utf-8") for path in CUPY.parent.glob("*.py") if path != CUPY}
+    files = _module("cupy", version, {"__init__.py": content, **others})
     return _built(cuda, "cupy", version, ("numpy >=1.26,<3",), files)
 
 

@@ -16,10 +16,14 @@ from ansible_collections.cudahub.gpu.plugins.modules import warn
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_it_is_a_warning_and_no_change(capsys: pytest.CaptureFixture[str], check: bool) -> None:
+def test_it_is_a_warning_and_no_change(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], check: bool
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(warn.AnsibleModule, "warn", lambda _self, text: warned.append(text))
     arguments: dict[str, Any] = {"msg": "restart needed", "_ansible_check_mode": check}
     with patch_module_args(arguments), pytest.raises(SystemExit) as ended:
         warn.main()
     said = json.loads(capsys.readouterr().out)
     assert (ended.value.code, said["changed"], said["msg"]) == (0, False, "restart needed")
-    assert "restart needed" in str(said["warnings"])
+    assert warned == ["restart needed"]
