@@ -33,7 +33,7 @@ HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=al
 Opened = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     assert found, "There is no Chromium: install one, or name it in CHROMIUM."
@@ -52,7 +52,7 @@ def written(path: Path, results: dict[str, Any], runs: int = 1) -> str:
     return path.as_uri()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The page of each fleet, with a history of three runs."""
     folder = tmp_path_factory.mktemp("report")

@@ -50,6 +50,7 @@ def test_a_restart_waits_for_containers_unless_it_is_forced(host: Host, box: Any
     host.check_output("docker rm work")
 
 
+@pytest.mark.long
 def test_never_leaves_a_reload_to_the_operator_too(host: Host, box: Any, role: Role) -> None:
     says = "docker info --format '{{json .Labels}}'"
     for _attempt in "12":
@@ -150,6 +151,7 @@ def test_an_older_toolkit_without_units_describes_the_gpus_all_the_same(host: Ho
     assert box.sees("docker", uuid)[0] == box.sees("podman", uuid)[0] == [uuid]
 
 
+@pytest.mark.long
 def test_only_the_entries_of_the_toolkit_are_put_aside(host: Host, role: Role) -> None:
     """And none of them, and nothing else, if the key or the version is another one."""
     ours, other = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64", "https://site.example/apt"
