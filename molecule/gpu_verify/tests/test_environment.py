@@ -160,9 +160,13 @@ def test_workers_run_side_by_side(
     [
         ("thorough", {}, 0, "GPUs: 4 simulated, in "),
         ("standard", {2: "flipped_word"}, 2, "its memory holds 1 wrong words of "),
-        ("standard", {0: "slow_copy"}, 2, "% of the peak of 4814.3 GB/s, less than 50%"),
-        ("standard", {3: "wrong_peer"}, 2, " has 1 wrong words: word 0x3 at address "),
-        ("standard", {3: "no_nccl"}, 0, "GPUs: 4 simulated, in "),
+        pytest.param(
+            "standard", {0: "slow_copy"}, 2, "% of the peak of 4814.3 GB/s, less than 50%", marks=pytest.mark.long
+        ),
+        pytest.param(
+            "standard", {3: "wrong_peer"}, 2, " has 1 wrong words: word 0x3 at address ", marks=pytest.mark.long
+        ),
+        pytest.param("standard", {3: "no_nccl"}, 0, "GPUs: 4 simulated, in ", marks=pytest.mark.long),
     ],
 )
 def test_workers_go_deeper(
