@@ -76,10 +76,16 @@ def file_name(time: str) -> str:
     return f"{time.replace(':', '')}.json"
 
 
+def _moment(path: Path) -> tuple[str, int]:
+    """What orders files by their names: the time, and the number of the report in that second."""
+    time, _dash, number = path.stem.partition("Z")
+    return time, int(number.removeprefix("-") or 1)
+
+
 def read(folder: Path) -> History:
     """The earlier runs in a folder, which need not be there. Raises OSError where the folder can't be listed."""
     try:
-        paths = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
+        paths = sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), key=_moment)
     except FileNotFoundError:
         paths = []
     runs, good, unreadable = [], [], []

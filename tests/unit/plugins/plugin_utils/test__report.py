@@ -377,3 +377,11 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
             write(tmp_path)
     write(tmp_path)
     assert (tmp_path / "index.html").exists()
+
+
+def test_reports_of_one_second_are_in_the_order_in_which_they_were_made(tmp_path: Path) -> None:
+    text = json.dumps({"format": 1, "time": TIME, "checks": [], "gpus": {}})
+    names = ["2026-11-28T023000Z", "2026-11-29T023000Z", *(f"2026-11-29T023000Z-{number}" for number in range(2, 12))]
+    for name in names:
+        (tmp_path / f"{name}.json").write_text(text, encoding="utf-8")
+    assert [path.stem for path in _report_history.read(tmp_path).paths] == names
