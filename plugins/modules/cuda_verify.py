@@ -55,7 +55,8 @@ options:
     description:
       - Run the interpreter in containers of this host, one for each GPU, which asks the engine for that GPU by its
         UUID. They have no network, nothing is downloaded, and they are removed, also after a failure or O(timeout).
-      - O(python) is then a path or name in the image, V(python3) by default.
+      - O(python) is then a path or name in the image, V(python3) by default, and O(level) is V(quick), since no
+        container has more than one GPU.
     type: dict
     suboptions:
       engine:
@@ -561,6 +562,11 @@ def container_of(module: AnsibleModule) -> _verify_container.Container | None:
         module.fail_json(
             msg=f"container.request is {given['request']}, which {given['engine']} doesn't have: set it to"
             f" {' or '.join(requests)}."
+        )
+    if module.params["level"] != "quick":
+        module.fail_json(
+            msg=f"level is {module.params['level']}, and container gives each process one GPU only: set level to quick,"
+            " or use command_prefix with a container that has all GPUs."
         )
     if given["engine"] == "podman" and given["socket"]:
         module.fail_json(msg="container.socket is Docker's, and the engine is podman: leave it out.")

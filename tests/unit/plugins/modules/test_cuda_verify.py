@@ -173,6 +173,7 @@ def test_a_gpu_that_vanished_after_the_facts(run: Any) -> None:
             {"container": {"image": "a", "engine": "podman", "request": "gpus"}},
             "container.request is gpus, which podman doesn't have: set it to cdi.",
         ),
+        ({"container": {"image": "a"}, "level": "standard"}, "level is standard, and container gives each process one"),
         (
             {"container": {"image": "a", "engine": "podman", "socket": "/run/a.sock"}},
             "container.socket is Docker's, and the engine is podman: leave it out.",
