@@ -2,13 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a run costs that has nothing to do: CPU seconds, the best of three, as other tests run beside."""
+"""What a run costs that has nothing to do, in CPU seconds beside those of other work in the same moments.
+
+A busy machine stretches single runs, so the work is done in rounds, of which the best one counts.
+"""
 
 from __future__ import annotations
 
 import json
 import resource
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,24 +28,26 @@ def seconds(work: Callable[[], object]) -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
 
-    found = []
-    for _number in range(3):
-        before = used()
-        work()
-        found.append(used() - before)
-    return min(found)
+    before = used()
+    work()
+    return used() - before
+
+
+def shares(work: Callable[[], object], other: Callable[[], object]) -> list[float]:
+    """Return what some work costs as a share of other work, in five rounds."""
+    return [seconds(work) / seconds(other) for _round in range(5)]
 
 
 def test_it_is_cheaper_than_asking_conda(module: Module, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     module.run(prefix=str(prefix), packages=PACKAGES)
-    empty = seconds(lambda: module.end(module.start(prefix="relative", packages=PACKAGES)))
-    ours = seconds(lambda: module.unchanged(prefix=str(prefix), packages=PACKAGES))
     options = ("install", "--yes", "--prefix", prefix, "--override-channels", "--channel", module.channel)
-    conda = seconds(lambda: run_conda(tmp_path, *options, *PACKAGES))
-    print(f"module {ours:.2f} s, of which {empty:.2f} s before it looks at anything; conda {conda:.2f} s")
-    assert ours < conda
-    assert ours - empty < conda / 4
+    found = shares(
+        lambda: module.unchanged(prefix=str(prefix), packages=PACKAGES),
+        lambda: run_conda(tmp_path, *options, *PACKAGES),
+    )
+    print("shares of what conda costs:", *(f"{share:.2f}" for share in found))
+    assert min(found) < 0.8
 
 
 def test_an_environment_of_500_packages(module: Module, tmp_path: Path) -> None:
@@ -63,7 +67,9 @@ def test_an_environment_of_500_packages(module: Module, tmp_path: Path) -> None:
         }
         (prefix / f"conda-meta/p{number}-2.1-0.json").write_text(json.dumps(record))
     specs = [f"p{number}>=2" for number in range(0, 500, 10)]
-    empty = seconds(lambda: module.end(module.start(prefix="relative", packages=PACKAGES)))
-    ours = seconds(lambda: module.unchanged(prefix=str(prefix), packages=specs))
-    print(f"500 packages: {ours:.2f} s, of which {empty:.2f} s before it looks, with Python {sys.version_info[1]}")
-    assert ours < 6 * empty
+    found = shares(
+        lambda: module.unchanged(prefix=str(prefix), packages=specs),
+        lambda: module.end(module.start(prefix="relative", packages=PACKAGES)),
+    )
+    print("500 packages, shares of a run that is refused at once:", *(f"{share:.1f}" for share in found))
+    assert min(found) < 6

@@ -260,7 +260,7 @@ def test_a_library_that_hangs_is_left(tmp_path: Path) -> None:
     started = time.monotonic()
     report = asked(lambda: time.sleep(30), tmp_path, 0.2)
     assert report.failure == "NVML did not answer within 0.2 s"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert not (tmp_path / "hanging").exists()
 
 
