@@ -1,0 +1,95 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A verification at level quick by a host itself, which has no Ansible: role gpu_verify's timer starts it.
+
+It is given the path of a file with JSON: ``python``, ``conda_prefix``, ``gpus``, ``timeout``, ``cudf``, ``simulated``
+and ``nvml_venvs`` as module cuda_verify has them, ``require_gpu``, and the paths ``metrics`` and ``fact`` of what it
+leaves, each null where it isn't wanted.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _gpu, _verify, _verify_export, _verify_payload, _verify_workers
+
+# Exit codes, beside 0.
+NOT_VERIFIED = 1
+NOT_RUN = 2
+
+
+def output_of(command: Sequence[str]) -> str:
+    """Return what a program printed, nothing if it isn't there."""
+    path = shutil.which(command[0])
+    if not path:
+        return ""
+    done = subprocess.run(
+        [path, *command[1:]],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    )
+    return done.stdout
+
+
+def verify(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verification (as of module cuda_verify) of this host. Raises OSError and StoppedError."""
+    facts = _gpu.gather(options["nvml_venvs"], options["timeout"], output_of).as_dict()
+    request = _verify.Request(
+        python=options["python"] or f"{options['conda_prefix']}/bin/python",
+        conda_prefix=options["conda_prefix"],
+        command_prefix=(),
+        gpus=None if options["gpus"] is None else tuple(options["gpus"]),
+        level="quick",
+        timeout=options["timeout"],
+        run_simulated=options["simulated"] == "run",
+        cudf=options["cudf"],
+    )
+    marker = f"@cuda_verify-{uuid.uuid4().hex}@"
+    payload = inspect.getsource(_verify_payload)
+    return _verify.verify(facts, request, payload, marker, os.environ, _verify_workers.run, _verify.HostNodes())
+
+
+def leave(options: Mapping[str, Any], verification: Mapping[str, Any], when: float) -> None:
+    """Write what is wanted of a verification. Raises OSError."""
+    if options["metrics"]:
+        _verify_export.write(Path(options["metrics"]), _verify_export.metrics(verification, when))
+    if options["fact"]:
+        _verify_export.write(Path(options["fact"]), _verify_export.fact_text(verification, when))
+
+
+def excused(options: Mapping[str, Any], verification: Mapping[str, Any]) -> bool:
+    """Whether the only trouble of a host is that it has no GPU, and that is as it should be."""
+    return bool(verification["failure"]["kind"] == "no_gpu" and not options["require_gpu"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Verify, leave the results, and return the exit code."""
+    try:
+        options = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+        verification = verify(options)
+        leave(options, verification, time.time())
+    except (OSError, ValueError, _verify_workers.StoppedError) as error:
+        sys.stderr.write(f"The GPUs could not be verified: {error}\n")
+        return NOT_RUN
+    sys.stdout.write(f"{_verify.summary(verification)}\n")
+    return NOT_VERIFIED if verification["failure"] and not excused(options, verification) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The verification that a host does by itself, with what the role installs and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu, _verify_unattended
+from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import STANDIN, facts, gpu
+
+COLLECTION = Path(__file__).parents[4]
+VARIABLES = yaml.safe_load((COLLECTION / "roles/gpu_verify/vars/main.yml").read_text())
+PACKAGE = VARIABLES["_gpu_verify_timer_package"]
+
+
+class Gathered:
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._found = found
+
+    def as_dict(self) -> dict[str, Any]:
+        return self._found
+
+
+def options(folder: Path, **more: Any) -> Path:
+    given = {
+        "python": sys.executable,
+        "conda_prefix": None,
+        "gpus": None,
+        "timeout": 20.0,
+        "cudf": False,
+        "simulated": "report",
+        "require_gpu": True,
+        "nvml_venvs": [],
+        "metrics": str(folder / "gpu.prom"),
+        "fact": str(folder / "gpu.fact"),
+        **more,
+    }
+    assert set(given) == set(VARIABLES["_gpu_verify_timer_content"])
+    path = folder / "options.json"
+    path.write_text(json.dumps(given))
+    return path
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """Return a directory with the modules that the role installs."""
+    library = tmp_path / "lib"
+    modules = library / PACKAGE.replace(".", "/")
+    modules.mkdir(parents=True)
+    for name in VARIABLES["_gpu_verify_timer_modules"]:
+        shutil.copy2(COLLECTION / f"plugins/module_utils/{name}.py", modules)
+    return library
+
+
+def alone(library: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the program as the unit does, without Ansible and this collection."""
+    return subprocess.run(
+        [sys.executable, "-S", "-m", f"{PACKAGE}._verify_unattended", *arguments],
+        cwd=library,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_the_role_installs_is_enough(installed: Path, tmp_path: Path) -> None:
+    done = alone(installed, options(tmp_path, gpus=["GPU-that-nobody-has"]))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "GPU-that-nobody-has" in done.stdout
+    assert json.loads((tmp_path / "gpu.fact").read_text())["verified"] is False
+    assert "cudahub_gpu_verify_verified" in (tmp_path / "gpu.prom").read_text()
+
+
+def test_the_role_installs_no_more_than_that(installed: Path, tmp_path: Path) -> None:
+    path = options(tmp_path, gpus=["GPU-that-nobody-has"])
+    for module in sorted((installed / PACKAGE.replace(".", "/")).glob("*.py")):
+        text = module.read_text()
+        module.unlink()
+        done = alone(installed, path)
+        assert done.stderr, f"{module.name} is not needed"
+        module.write_text(text)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    monkeypatch.setenv("PYTHONPATH", str(STANDIN))
+
+    def main(*gpus: dict[str, Any], simulated: bool = False, **more: Any) -> tuple[int, str, str]:
+        monkeypatch.setattr(_gpu, "gather", lambda *_given: Gathered(facts(*gpus, simulated=simulated)))
+        code = _verify_unattended.main([str(options(tmp_path, **more))])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return main
+
+
+def test_gpus_that_compute(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = {"device_nodes": []}
+    code, out, _err = run(gpu(0, **nodes), gpu(1, **nodes))
+    assert (code, out[:15]) == (0, "GPUs: 2 passed,")
+    fact = json.loads((tmp_path / "gpu.fact").read_text())
+    assert (fact["verified"], fact["counts"]["passed"]) == (True, 2)
+    assert {gpu["checks"]["arange_sum"]["passed"] for gpu in fact["gpus"]} == {True}
+    monkeypatch.setenv("CUPY_STANDIN", json.dumps({"GPU-1": "wrong_sum"}))
+    code, out, _err = run(gpu(0, **nodes), gpu(1, **nodes))
+    assert code == 1
+    assert "1 passed, 1 failed" in out
+    assert 'check_passed{gpu="1"' in (tmp_path / "gpu.prom").read_text()
+
+
+def test_simulated_gpus_are_said_to_be(run: Any, tmp_path: Path) -> None:
+    code, out, _err = run(gpu(0), simulated=True)
+    assert (code, out[:18]) == (0, "GPUs: 1 simulated,")
+    assert json.loads((tmp_path / "gpu.fact").read_text())["verified"] is False
+
+
+def test_a_host_without_gpu_may_be_as_it_should(run: Any) -> None:
+    assert run()[0] == 1
+    assert run(require_gpu=False)[0] == 0
+
+
+def test_what_can_not_be_done_is_told(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _out, err = run(gpu(0), simulated=True, metrics=str(tmp_path / "gone/gpu.prom"))
+    assert code == 2
+    assert "The GPUs could not be verified:" in err
+    assert "gone/" in err
+    assert _verify_unattended.main([str(tmp_path / "missing.json")]) == 2
+    (tmp_path / "options.json").write_text("{")
+    assert _verify_unattended.main([str(tmp_path / "options.json")]) == 2
+    assert capsys.readouterr().err.count("The GPUs could not be verified:") == 2
+
+
+def test_programs_that_are_there_are_asked() -> None:
+    assert _verify_unattended.output_of(["printf", "%s", "yes"]) == "yes"
+    assert _verify_unattended.output_of(["no-such-program-anywhere"]) == ""
