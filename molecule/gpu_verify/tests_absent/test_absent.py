@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from testinfra.host import Host
 
-testinfra_hosts = ["ansible://h200"]
+testinfra_hosts = ["ansible://h200", "ansible://a100"]
 
 
-def test_no_environment_is_left(host: Host) -> None:
+def test_nothing_but_what_is_of_somebody_else(host: Host) -> None:
     assert host.check_output("ls -d /opt/cudahub/verify*") == "/opt/cudahub/verify-keep"
+
+
+def test_no_timer_and_no_result_is_left(host: Host) -> None:
+    assert host.run("systemctl list-unit-files --no-legend 'cudahub-gpu-verify*'").stdout == ""
+    assert host.check_output("systemctl list-timers --all --no-legend 'cudahub-gpu-verify*'") == ""
+    assert not host.file("/etc/ansible/facts.d/cudahub_gpu.fact").exists
+    assert not host.file("/var/lib/prometheus/node-exporter/cudahub_gpu.prom").exists
