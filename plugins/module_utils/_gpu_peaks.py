@@ -39,11 +39,12 @@ class Peak:
     tf32: float | None
     fp16: float | None
     source: str
+    fp8: float | None = None
 
 
 PEAKS = (
     Peak(r"B200", 40.0, 80.0, 1100.0, 2250.0, "klockwood-b200"),
-    Peak(r"H200(?! NVL)|GH200|H100 80GB HBM3", 66.9, 66.9, 494.7, 989.4, "klockwood-h100"),
+    Peak(r"H200(?! NVL)|GH200|H100 80GB HBM3", 66.9, 66.9, 494.7, 989.4, "klockwood-h100", 1978.9),
     Peak(r"H100 PCIe", None, 51.2, None, None, "h100-pcie"),
     Peak(r"A100", 19.5, 19.5, 156.0, 312.0, "forum"),
     Peak(r"L40S", 1.43, 91.6, 183.2, 366.4, "l40s"),
@@ -60,7 +61,13 @@ def compute_peaks(name: str | None) -> dict[str, float]:
     """Peaks by check, in TFLOP/s; none for a card that isn't in the table."""
     for row in PEAKS:
         if name and re.search(rf"\b(?:{row.name})", name):
-            found = {"gemm_fp64": row.fp64, "gemm_fp32": row.fp32, "gemm_tf32": row.tf32, "gemm_fp16": row.fp16}
+            found = {
+                "gemm_fp64": row.fp64,
+                "gemm_fp32": row.fp32,
+                "gemm_tf32": row.tf32,
+                "gemm_fp16": row.fp16,
+                "gemm_fp8": row.fp8,
+            }
             known = {check: value for check, value in found.items() if value is not None}
             return {**known, **({"sustained_load": known["gemm_fp16"]} if "gemm_fp16" in known else {})}
     return {}

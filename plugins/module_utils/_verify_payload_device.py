@@ -18,10 +18,18 @@ from ._verify_payload import WORKERS, Library, UnfitError, Worker
 KERNELS = r"""
 typedef unsigned long long word;
 
-__device__ float element(word seed, word index) {
+__device__ int eighths(word x) { return (int)(x & 15) - 8; }
+
+__device__ float element(word seed, word index, int bytes) {
     word x = index + seed * 0x9E3779B97F4A7C15ull;
     x ^= x >> 31; x *= 0xBF58476D1CE4E5B9ull; x ^= x >> 29; x *= 0x94D049BB133111EBull; x ^= x >> 32;
-    return ((int)(x & 2047) - 1024) / 1024.0f;
+    return bytes == 1 ? eighths(x) / 8.0f : ((int)(x & 2047) - 1024) / 1024.0f;
+}
+
+__device__ unsigned char e4m3(float value) {
+    const unsigned char codes[] = {0x00, 0x20, 0x28, 0x2c, 0x30, 0x32, 0x34, 0x36, 0x38};
+    int n = (int)(value * 8);
+    return n < 0 ? codes[-n] | 0x80 : codes[n];
 }
 
 extern "C" __global__ void fill_words(word* memory, word count, word pattern, word step) {
@@ -42,9 +50,10 @@ extern "C" __global__ void count_wrong(const word* memory, word count, word patt
 extern "C" __global__ void fill_matrix(void* matrix, word count, word seed, int bytes) {
     word stride = (word)gridDim.x * blockDim.x;
     for (word i = (word)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
-        float value = element(seed, i);
+        float value = element(seed, i, bytes);
         if (bytes == 8) ((double*)matrix)[i] = value;
         else if (bytes == 4) ((float*)matrix)[i] = value;
+        else if (bytes == 1) ((unsigned char*)matrix)[i] = e4m3(value);
         else {
             unsigned short half;
             asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
@@ -59,13 +68,14 @@ extern "C" __global__ void worst_error(const void* product, word side, word rows
     word sample = thread / side, column = thread % side, row = sample * (side / rows) + sample % (side / rows);
     double sum = 0, size = 0;
     for (word k = 0; k < side; k++) {
-        double term = (double)element(1, row + k * side) * element(2, k + column * side);
+        word left = bytes == 1 ? k + row * side : row + k * side;
+        double term = (double)element(1, left, bytes) * element(2, k + column * side, bytes);
         sum += term; size += term < 0 ? -term : term;
     }
     double found;
     word i = row + column * side;
     if (bytes == 8) found = ((const double*)product)[i];
-    else if (bytes == 4) found = ((const float*)product)[i];
+    else if (bytes != 2) found = ((const float*)product)[i];
     else {
         float value;
         unsigned short half = ((const unsigned short*)product)[i];
@@ -96,14 +106,17 @@ TIMED_SECONDS = 0.25
 FEWEST_RUNS, MOST_RUNS = 3, 50
 # name: CUDA's data type, cuBLAS's compute type, bytes of an element, largest side, tolerance at that side as a share of
 # sum(|a * b|).
-# The elements are multiples of 1/1024, exact in each type; what remains is the rounding of sums and of the result.
+# The elements are multiples of 1/1024, in FP8 of 1/8, exact in each type; what remains is the rounding of sums and of
+# the result.
 GEMMS = {
     "gemm_fp64": (1, 70, 8, 4096, 1e-13),
     "gemm_fp32": (0, 68, 4, 8192, 1e-5),
     "gemm_tf32": (0, 77, 4, 8192, 5e-5),
     "gemm_fp16": (2, 68, 2, 8192, 5e-5),
+    "gemm_fp8": (28, 68, 1, 8192, 1e-4),
 }
-TF32_CAPABILITY = 8
+CAPABILITIES = {"gemm_tf32": (8, 0), "gemm_fp8": (8, 9)}
+FLOAT = 4
 
 
 class DeviceWorker(Worker):
@@ -118,7 +131,7 @@ class DeviceWorker(Worker):
         self.prepare()
         self.check("memory_pattern", "wrong words", self.memory_pattern)
         for name in GEMMS:
-            if name != "gemm_tf32" or self.major >= TF32_CAPABILITY:
+            if self.capability >= CAPABILITIES.get(name, (0, 0)) and product_of(name).available():
                 self.check(name, "TFLOP/s", lambda name=name: self.gemm(name))  # type: ignore[misc]
         self.check("copy_device", "GB/s", self.copy_device)
 
@@ -128,7 +141,8 @@ class DeviceWorker(Worker):
         module = self.cupy.RawModule(code=KERNELS)
         names = ("fill_words", "count_wrong", "fill_matrix", "worst_error")
         self.kernels = {name: module.get_function(name) for name in names}
-        self.major = self.cupy.cuda.runtime.getDeviceProperties(0)["major"]
+        properties = self.cupy.cuda.runtime.getDeviceProperties(0)
+        self.capability = (properties["major"], properties["minor"])
         self.cupy.get_default_memory_pool().free_all_blocks()
 
     def launch(self, name: str, *arguments: Any, blocks: int = BLOCKS) -> None:
@@ -228,7 +242,7 @@ class DeviceWorker(Worker):
         return statistics.median([first, *(self.elapsed(action) for _run in range(runs))])
 
     def gemm(self, name: str) -> tuple[Any, Any, str | None]:
-        product = Product(self, name)
+        product = product_of(name)(self, name)
         try:
             seconds = self.timed(product.compute)
             product.verify()
@@ -266,21 +280,34 @@ class Product:
         self.name = name
         self.data_type, self.compute_type, self.bytes, largest, tolerance = GEMMS[name]
         self.side = largest
+        self.sizes = (self.bytes, self.bytes, FLOAT if self.bytes == 1 else self.bytes)
         room = worker.room() // 2
-        while self.side > LEAST_SIDE and 3 * self.side**2 * self.bytes > room:
+        while self.side > LEAST_SIDE and self.side**2 * sum(self.sizes) > room:
             self.side //= 2
         # Rounding errors add up to less, of sums that have more terms of both signs.
         self.tolerance = tolerance * math.sqrt(largest / self.side)
         self.operations = 2 * self.side**3
         self.said = ""
-        size = self.side**2 * self.bytes
-        self.pointers = [worker.zeros(size // WORD) for _matrix in range(3)]
+        self.pointers = [worker.zeros(self.side**2 * size // WORD) for size in self.sizes]
         for seed, pointer in ((1, self.pointers[0]), (2, self.pointers[1])):
             arguments = (worker.word(pointer), worker.word(self.side**2), worker.word(seed))
             worker.launch("fill_matrix", *arguments, worker.numpy.int32(self.bytes))
         kind = worker.numpy.float64 if self.bytes == WORD else worker.numpy.float32
         self.one, self.nought = worker.numpy.array(1, dtype=kind), worker.numpy.array(0, dtype=kind)
-        cupy = worker.cupy
+        try:
+            self.begin()
+        except BaseException:
+            self.free()
+            raise
+
+    @staticmethod
+    def available() -> bool:
+        """Whether there is what computes them."""
+        return True
+
+    def begin(self) -> None:
+        """Have what computes."""
+        cupy = self.worker.cupy
         self.multiply = cupy.cuda.cublas.gemmEx
         self.handle = cupy.cuda.device.get_cublas_handle()
 
@@ -322,6 +349,14 @@ class Product:
     def free(self) -> None:
         for pointer in self.pointers:
             self.worker.cupy.cuda.runtime.free(pointer)
+
+
+PRODUCTS: dict[str, type[Product]] = {}
+
+
+def product_of(name: str) -> type[Product]:
+    """What computes the products of a check."""
+    return PRODUCTS.get(name, Product)
 
 
 class HostCopyWorker(DeviceWorker):

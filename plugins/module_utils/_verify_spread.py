@@ -17,6 +17,7 @@ MEASURES = (
     "gemm_fp32",
     "gemm_tf32",
     "gemm_fp16",
+    "gemm_fp8",
     "copy_device",
     "copy_host_to_device",
     "copy_device_to_host",

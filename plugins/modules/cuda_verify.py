@@ -101,9 +101,10 @@ options:
         that is compiled at run time, a matrix product against the CPU's, and that matrix products reach 5 % of the
         GPU's peak rate.
       - V(standard) takes up to half a minute, and all of a GPU's free memory but O(memory_margin). It also writes
-        patterns to that memory and reads them back, measures matrix products in FP64, FP32, TF32 and FP16 and copies
-        within the GPU, to and from the host, and between GPUs, sums over all GPUs by NCCL, compares GPUs of the same
-        name, and looks at the counters of errors before and after.
+        patterns to that memory and reads them back, measures matrix products in FP64, FP32, TF32, FP16 and, where the
+        GPU (from compute capability 8.9) and cuBLASLt have it, FP8, and copies within the GPU, to and from the host,
+        and between GPUs, sums over all GPUs by NCCL, compares GPUs of the same name, and looks at the counters of
+        errors before and after.
       - V(thorough) does all this, and lets all GPUs multiply matrices for O(duration), while their clocks, power and
         temperature are sampled.
       - GPUs work at the same time, but for copies from and to the host, to each other and by NCCL, which disturb each
@@ -134,14 +135,16 @@ options:
       warn:
         description:
           - Share of the peak by check, below which a GPU gets a warning. It can't be below that of O(thresholds.fail).
-          - By default, 0.6 for V(gemm_fp64) and V(gemm_fp32), 0.5 for V(gemm_tf32) and V(gemm_fp16), 0.75 for
-            V(copy_device), 0.5 for V(copy_host_to_device) and V(copy_device_to_host), and 0.4 for V(sustained_load).
+          - By default, 0.6 for V(gemm_fp64) and V(gemm_fp32), 0.5 for V(gemm_tf32), V(gemm_fp16) and
+            V(gemm_fp8), 0.75 for V(copy_device), 0.5 for V(copy_host_to_device) and V(copy_device_to_host), and 0.4 for
+            V(sustained_load).
         type: dict
       fail:
         description:
           - Share of the peak by check, below which a GPU fails.
-          - By default, 0.3 for V(gemm_fp64) and V(gemm_fp32), 0.25 for V(gemm_tf32) and V(gemm_fp16), 0.5 for
-            V(copy_device), 0.05 for V(copy_host_to_device) and V(copy_device_to_host), and 0.2 for V(sustained_load).
+          - By default, 0.3 for V(gemm_fp64) and V(gemm_fp32), 0.25 for V(gemm_tf32), V(gemm_fp16) and
+            V(gemm_fp8), 0.5 for V(copy_device), 0.05 for V(copy_host_to_device) and V(copy_device_to_host), and 0.2 for
+            V(sustained_load).
         type: dict
   spread:
     description:
@@ -444,8 +447,8 @@ verification:
               description:
                 - V(context), V(arange_sum), V(compile), V(matmul), V(matmul_rate), or if O(cudf=true), V(tips_groupby).
                 - At levels above V(quick) also V(memory_pattern), V(gemm_fp64), V(gemm_fp32), V(gemm_tf32),
-                  V(gemm_fp16), V(copy_device), V(copy_host_to_device), V(copy_device_to_host) and V(error_counters),
-                  and at V(thorough) V(sustained_load).
+                  V(gemm_fp16), V(gemm_fp8), V(copy_device), V(copy_host_to_device), V(copy_device_to_host) and
+                  V(error_counters), and at V(thorough) V(sustained_load).
               type: str
               returned: always
               sample: gemm_fp32
@@ -537,6 +540,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _verify_judge,
     _verify_payload,
     _verify_payload_device,
+    _verify_payload_fp8,
     _verify_payload_nvml,
     _verify_payload_peers,
     _verify_workers,
@@ -598,7 +602,8 @@ def prover(level: str, deep: _verify_deep.Options, facts: t.Mapping[str, t.Any])
     if level == "quick":
         return text, _verify.prove_quickly
     deep.refuse(facts["gpus"])
-    more = (inspect.getsource(_verify_payload_device), inspect.getsource(_verify_payload_peers))
+    parts = (_verify_payload_device, _verify_payload_fp8, _verify_payload_peers)
+    more = map(inspect.getsource, parts)
     nvml = _verify_deep.Nvml(sys.executable, inspect.getsource(_verify_payload_nvml), facts["pynvml"])
     return _verify_deep.payload_text(text, *more), _verify_deep.DeepProver(deep, nvml, facts["gpus"])
 

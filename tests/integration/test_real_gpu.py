@@ -382,6 +382,11 @@ for name, dtype, side, tf32 in (("gemm_fp64", torch.float64, 4096, False), ("gem
     torch.backends.cuda.matmul.allow_tf32 = tf32
     a, b = (torch.rand((side, side), device="cuda").mul_(2).sub_(1).to(dtype) for _ in range(2))
     found[name] = 2 * side**3 / timed(lambda: a @ b) / 1e12
+if torch.cuda.get_device_capability() >= (8, 9):
+    a, b = (torch.rand((8192, 8192), device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device="cuda")
+    product = lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.float32)
+    found["gemm_fp8"] = 2 * 8192**3 / timed(product) / 1e12
 a = torch.empty(1 << 30, dtype=torch.uint8, device="cuda"); b = torch.empty_like(a)
 found["copy_device"] = 2 * (1 << 30) / timed(lambda: b.copy_(a)) / 1e9
 h = torch.empty(1 << 28, dtype=torch.uint8, pin_memory=True)

@@ -27,6 +27,7 @@ from . import deep
 __version__ = "14.2.0"
 
 TROUBLES = (
+    "ampere",
     "busy",
     "crash_between",
     "cudf_broken",
@@ -48,6 +49,7 @@ TROUBLES = (
     "no_headers",
     "no_nccl",
     "no_peer",
+    "no_algorithm_gemm_fp8",
     "noise",
     "null_groupby",
     "old_driver",
@@ -66,6 +68,7 @@ TROUBLES = (
     "wrong_gemm_fp16",
     "wrong_gemm_fp32",
     "wrong_gemm_fp64",
+    "wrong_gemm_fp8",
     "wrong_gemm_tf32",
     "wrong_groupby",
     "wrong_kernel",
@@ -187,7 +190,7 @@ def _get_device_properties(number: int) -> dict[str, Any]:
     domain, bus, device = addresses.get(UUIDS[number], f"00000000:00:{6 + number:02x}.0").removesuffix(".0").split(":")
     return {
         "name": b"Stand-in",
-        "major": 9,
+        "major": 8 if TROUBLE == "ampere" else 9,
         "minor": 0,
         "multiProcessorCount": 132,
         "pciDomainID": int(domain, 16),

@@ -4,7 +4,8 @@
 
 """The part of the stand-in for CuPy that the deeper checks use: the host's memory, NumPy, and a clock of its own.
 
-The memory of each GPU has CUPY_STANDIN_MEMORY MiB. What takes time on a GPU moves the clock as an H200 would.
+The memory of each GPU has CUPY_STANDIN_MEMORY MiB. What takes time on a GPU moves the clock as an H200 would. Where
+CUPY_STANDIN_CUBLASLT names the stand-in for cuBLASLt, it is loaded, see ``cublaslt.c``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 MEMORY = int(os.environ.get("CUPY_STANDIN_MEMORY", "0")) << 20
 TERAFLOPS = {"gemm_fp64": 60.0, "gemm_fp32": 51.0, "gemm_tf32": 400.0, "gemm_fp16": 750.0}
 TYPES = {(1, 70): "gemm_fp64", (0, 68): "gemm_fp32", (0, 77): "gemm_tf32", (2, 68): "gemm_fp16"}
-ELEMENTS = {8: np.float64, 4: np.float32, 2: np.float16}
+ELEMENTS = {8: np.float64, 4: np.float32, 2: np.float16, 1: np.uint8}
+CODES = np.array([0x00, 0x20, 0x28, 0x2C, 0x30, 0x32, 0x34, 0x36, 0x38], dtype=np.uint8)
 DEVICE_RATE, HOST_RATE, PEER_RATE = 4.3e12, 55e9, 390e9
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 
@@ -41,6 +43,17 @@ class Machine:
         self.current = 0
         self.buffers: dict[int, tuple[int, Any]] = {}
         self.computed: set[tuple[Any, ...]] = set()
+        path = os.environ.get("CUPY_STANDIN_CUBLASLT")
+        self.lt = ctypes.CDLL(path) if path else None
+        if self.lt:
+            for name in ("wrong", "no_algorithm"):
+                ctypes.c_int.in_dll(self.lt, f"cublaslt_standin_{name}").value = f"{name}_gemm_fp8" in troubles
+            if "slow_gemm" in troubles:
+                ctypes.c_double.in_dll(self.lt, "cublaslt_standin_rate").value *= 0.1
+
+    def now(self) -> float:
+        """What the clock shows, in seconds."""
+        return self.clock + (ctypes.c_double.in_dll(self.lt, "cublaslt_standin_seconds").value if self.lt else 0)
 
     @property
     def trouble(self) -> str | None:
@@ -121,14 +134,18 @@ class Machine:
 
     def fill_matrix(self, pointer: int, count: int, seed: int, size: int) -> None:
         self.computed.clear()
-        array(pointer, count, size)[:] = elements(seed, np.arange(count, dtype=np.uint64))
+        values = elements(seed, np.arange(count, dtype=np.uint64), size)
+        if size == 1:
+            values = CODES[np.abs(values * 8).astype(int)] | np.where(values < 0, 0x80, 0).astype(np.uint8)
+        array(pointer, count, size)[:] = values
 
     def worst_error(self, pointer: int, side: int, rows: int, size: int, worst: int) -> None:
         sampled = np.arange(rows) * (side // rows) + np.arange(rows) % (side // rows)
         inner = np.arange(side)
-        left = elements(1, (sampled[:, None] + inner[None, :] * side).astype(np.uint64))
-        right = elements(2, (inner[:, None] + inner[None, :] * side).astype(np.uint64))
-        found = array(pointer, side * side, size).reshape(side, side).T[sampled].astype(np.float64)
+        places = sampled[:, None] * side + inner[None, :] if size == 1 else sampled[:, None] + inner[None, :] * side
+        left = elements(1, places.astype(np.uint64), size)
+        right = elements(2, (inner[:, None] + inner[None, :] * side).astype(np.uint64), size)
+        found = array(pointer, side * side, 4 if size == 1 else size).reshape(side, side).T[sampled].astype(np.float64)
         error = np.abs(found - left @ right) / (np.abs(left) @ np.abs(right))
         words(worst, 1)[0] = int(np.max(error).astype(np.float32).view(np.uint32))
 
@@ -160,7 +177,7 @@ class Machine:
 
     def event(self) -> SimpleNamespace:
         event = SimpleNamespace(at=0.0, synchronize=lambda: None)
-        event.record = lambda: setattr(event, "at", self.clock)
+        event.record = lambda: setattr(event, "at", self.now())
         return event
 
     def nccl(self) -> SimpleNamespace:
@@ -202,10 +219,12 @@ def sequence(count: int, pattern: int, step: int) -> Any:
     return np.full(count, pattern, dtype=np.uint64) + np.arange(count, dtype=np.uint64) * np.uint64(step)
 
 
-def elements(seed: int, index: Any) -> Any:
+def elements(seed: int, index: Any, size: int) -> Any:
     x = index + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((31, 0xBF58476D1CE4E5B9), (29, 0x94D049BB133111EB)):
         x ^= x >> np.uint64(shift)
         x *= np.uint64(factor)
     x ^= x >> np.uint64(32)
+    if size == 1:
+        return ((x & np.uint64(15)).astype(np.float64) - 8) / 8
     return ((x & np.uint64(2047)).astype(np.float64) - 1024) / 1024

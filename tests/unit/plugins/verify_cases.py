@@ -18,6 +18,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _verify_deep,
     _verify_payload,
     _verify_payload_device,
+    _verify_payload_fp8,
     _verify_payload_nvml,
     _verify_payload_peers,
     _verify_workers,
@@ -151,7 +152,7 @@ def run_deep(
     deep = _verify_deep.Options(**{"memory_margin": 1, **options})
     prover = _verify_deep.DeepProver(deep, reader, found["gpus"], FakeOwners(), **more)
     payload = _verify_deep.payload_text(
-        *(inspect.getsource(one) for one in (_verify_payload, _verify_payload_device, _verify_payload_peers))
+        *map(inspect.getsource, (_verify_payload, _verify_payload_device, _verify_payload_fp8, _verify_payload_peers))
     )
     level = "thorough" if deep.thorough else "standard"
     asked = _verify.Request(**{"python": sys.executable, "timeout": timeout, "level": level, **(request or {})})
