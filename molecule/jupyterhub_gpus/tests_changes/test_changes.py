@@ -121,6 +121,23 @@ def test_a_run_that_was_killed_before_the_restart(hub: Any, host: Host, apply: C
     assert hub.pid() != before
 
 
+def test_an_older_version_of_the_package(hub: Any, host: Host, apply: Callable[..., str]) -> None:
+    """Hub and collector go on with the newer one, and servers as they are."""
+    assert hub.start("user1") == {}
+    collector = "systemctl show cudahub-gpu-collector --property=MainPID"
+    path = host.check_output("find / -xdev -name cudahub_hub.pth")
+    host.run_expect([0], f"cp -r $(cat {path}) /opt/cudahub/jupyterhub_gpus/000000000000")
+    host.run_expect([0], f"echo /opt/cudahub/jupyterhub_gpus/000000000000 > {path}")
+    host.run_expect([0], "systemctl restart jupyterhub cudahub-gpu-collector")
+    hub.wait(lambda: hub.ready() == ["user1"], "the hub is back")
+    before, leases = (hub.pid(), host.check_output(collector)), hub.leases()
+    apply()
+    assert hub.pid() != before[0]
+    assert host.check_output(collector) != before[1]
+    assert hub.leases() == leases
+    assert "changed=0 " in apply()
+
+
 def test_other_rules_need_no_restart(hub: Any, apply: Callable[..., str]) -> None:
     """And `exclusive` refuses the fifth."""
     assert hub.start(*FOUR) == {}
