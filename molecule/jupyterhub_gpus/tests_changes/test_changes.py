@@ -74,6 +74,13 @@ def test_refusals_come_before_any_change(apply: Callable[..., str]) -> None:
     assert "changed=1 " in text
 
 
+def test_somebody_who_is_not_root(apply: Callable[..., str]) -> None:
+    for entry in ("main", "verify", "absent"):
+        text = apply("--become", "--become-user", "nobody", entry=entry, fails=True)
+        assert "Role jupyterhub_gpus needs root on hub: set become to true." in text
+        assert "changed=0 " in text
+
+
 def test_a_second_hub(hub: Any, host: Host, apply: Callable[..., str]) -> None:
     """It gets none of the first one's GPUs, and takes nothing away from it, until the first one is gone."""
     second = {
