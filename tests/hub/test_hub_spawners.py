@@ -156,6 +156,14 @@ def test_a_host_that_does_not_answer_frees_nothing(host: Host) -> None:
     assert host.leases() == {Server("anna"): (("GPU-0",), "leaving")}
 
 
+def test_a_hub_without_its_database_gives_no_gpu_twice(host: Host) -> None:
+    """Also before its service has compared the leases with what runs."""
+    host.backend.alive[Server("anna")] = ("GPU-0",)
+    spawner = host.spawner(Plain, "ben")
+    asyncio.run(spawner.run_pre_spawn_hook())
+    assert host.leases() == {Server("anna"): (("GPU-0",), "running"), Server("ben"): (("GPU-1",), "starting")}
+
+
 def test_hooks_of_the_operator_run(host: Host) -> None:
     seen = []
 
@@ -221,6 +229,7 @@ def test_many_refusals_ask_the_host_once(host: Host) -> None:
         await holder.run_pre_spawn_hook()
         await holder.start()
         host.backend.alive[Server("anna")] = holder.gpu_uuids
+        host.backend.asked = 0
         with holder.gpu_sharing._lock:
             tries = asyncio.gather(*(other.run_pre_spawn_hook() for other in others), return_exceptions=True)
             await asyncio.sleep(1)  # all of them were refused once and wait

@@ -74,6 +74,13 @@ def test_refusals_come_before_any_change(apply: Callable[..., str]) -> None:
     assert "changed=1 " in text
 
 
+def test_somebody_who_is_not_root(apply: Callable[..., str]) -> None:
+    for entry in ("main", "verify", "absent"):
+        text = apply("--become", "--become-user", "nobody", entry=entry, fails=True)
+        assert "Role jupyterhub_gpus needs root on hub: set become to true." in text
+        assert "changed=0 " in text
+
+
 def test_a_second_hub(hub: Any, host: Host, apply: Callable[..., str]) -> None:
     """It gets none of the first one's GPUs, and takes nothing away from it, until the first one is gone."""
     second = {
@@ -119,6 +126,23 @@ def test_a_run_that_was_killed_before_the_restart(hub: Any, host: Host, apply: C
     host.run_expect([0], "touch /var/lib/cudahub/hub/docker-engine")
     assert "changed=1 " in apply()
     assert hub.pid() != before
+
+
+def test_an_older_version_of_the_package(hub: Any, host: Host, apply: Callable[..., str]) -> None:
+    """Hub and collector go on with the newer one, and servers as they are."""
+    assert hub.start("user1") == {}
+    collector = "systemctl show cudahub-gpu-collector --property=MainPID"
+    path = host.check_output("find / -xdev -name cudahub_hub.pth")
+    host.run_expect([0], f"cp -r $(cat {path}) /opt/cudahub/jupyterhub_gpus/000000000000")
+    host.run_expect([0], f"echo /opt/cudahub/jupyterhub_gpus/000000000000 > {path}")
+    host.run_expect([0], "systemctl restart jupyterhub cudahub-gpu-collector")
+    hub.wait(lambda: hub.ready() == ["user1"], "the hub is back")
+    before, leases = (hub.pid(), host.check_output(collector)), hub.leases()
+    apply()
+    assert hub.pid() != before[0]
+    assert host.check_output(collector) != before[1]
+    assert hub.leases() == leases
+    assert "changed=0 " in apply()
 
 
 def test_other_rules_need_no_restart(hub: Any, apply: Callable[..., str]) -> None:

@@ -332,22 +332,19 @@ class _View:
             pools = self.pools(request.groups, request.image)
         except Refused:
             pools = ()
-        most, sentence = 0, None
-        while True:
-            try:
-                self.decide(replace(request, count=most + 1))
-            except Refused as refused:
-                sentence = refused.message if most == 0 else None
-                break
-            most += 1
+        states = tuple(self.pool_state(pool) for pool in pools)
         user = request.server.user
-        return Offer(
-            pools=tuple(self.pool_state(pool) for pool in pools),
-            most=most,
-            limit=self.config.settings.limits.of(user, request.groups),
-            held=sum(len(lease.units) for lease in self.leases if lease.server.user == user),
-            sentence=sentence,
-        )
+        limit = self.config.settings.limits.of(user, request.groups)
+        held = sum(len(lease.units) for lease in self.leases if lease.server.user == user)
+        most, sentence = 0, None
+        try:
+            self.decide(replace(request, count=1))
+        except Refused as refused:
+            sentence = refused.message
+        else:
+            free = max(state.free for state in states)
+            most = free if limit is None else min(free, limit - held)
+        return Offer(pools=states, most=most, limit=limit, held=held, sentence=sentence)
 
     def conflicts(self) -> tuple[str, ...]:
         """Units that more servers hold than may."""

@@ -19,6 +19,7 @@ from .settings import ConfigurationError
 
 FORMAT = 1
 PATIENCE_S = 30.0
+_ANEW = "finds out anew which servers hold GPUs"
 
 State = t.Literal["starting", "running", "leaving"]
 
@@ -243,6 +244,10 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if not self.path.exists():
+                raise ConfigurationError(
+                    f"{self.path}: the database of leases is gone. Restart the hub, which makes it anew and {_ANEW}"
+                ) from error
             raise ConfigurationError(
                 f"{self.path}: the database of leases can't be used ({error}). "
                 "Check that the file and its directory belong to the hub's user and that the disk isn't full"
@@ -266,7 +271,7 @@ class Store:
     def _broken(self, problem: str) -> ConfigurationError:
         return ConfigurationError(
             f"{self.path}: this is not a sound database of leases ({problem}). Move it away and restart the hub, "
-            "which then finds out anew which servers hold GPUs"
+            f"which then {_ANEW}"
         )
 
 

@@ -84,13 +84,20 @@ class Sharing:
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="gpus")
         self._lock = threading.Lock()
         self._reconciled = float("-inf")
+        self._compared = False
 
     async def call(self, function: Callable[..., T], *args: t.Any) -> T:
         """Calls a function that may wait for a file or a program, without keeping the hub waiting."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args))
 
     def take(self, request: Request) -> Grant:
-        """Leases GPUs to a server that is about to start; leases of servers that died unseen don't stand in the way."""
+        """Leases GPUs to a server that is about to start.
+
+        Leases of servers that died unseen don't stand in the way. Before the first of a hub, which may have lost its
+        database, servers that hold GPUs without a lease get one.
+        """
+        if request.count and not self._compared:
+            self._compare()
         for lease in self.allocator.leases():
             if lease.server == request.server:
                 self.release(lease.server, lease.token)
@@ -107,7 +114,17 @@ class Sharing:
         with self._lock:
             if self._reconciled < moment:
                 self._reconciled = time.monotonic()
-                self.allocator.reconcile(lambda leases: self.backend.observe(leases, self.allocator.inventory))
+                self._reconcile()
+
+    def _compare(self) -> None:
+        """Reconciles, unless another thread has."""
+        with self._lock:
+            if not self._compared:
+                self._reconcile()
+                self._compared = True
+
+    def _reconcile(self) -> None:
+        self.allocator.reconcile(lambda leases: self.backend.observe(leases, self.allocator.inventory))
 
     def release(self, server: Server, token: str | None = None) -> None:
         """Frees a server's lease if the server is known to be gone, else leaves that to the reconciler."""
