@@ -51,6 +51,7 @@ def images(host: Host) -> set[str]:
 
 REFUSALS = [
     ({"framework": "caffe"}, {}, "image small has framework 'caffe' which is unknown: give one of"),
+    (None, {"dl_images_timeout": 0}, "dl_images_timeout is 0: give the seconds that the build of an image may take."),
     ({"pip": ["six"], "ports": [0]}, {}, "image small has ports 0 which is no port from 1 to 65535."),
     (None, {"dl_images_images": []}, "dl_images_images is empty"),
     (None, {"dl_images_images": [{"framework": "jax"}]}, "name"),
@@ -268,6 +269,55 @@ def test_an_image_that_can_not_use_the_gpus_gets_no_name(apply: Apply, host: Hos
     named = {one.split()[0] for one in images(host) - before}
     assert len(named) == 1
     assert not named.pop().endswith("-unproven")
+
+
+def test_a_build_that_takes_too_long(apply: Apply, host: Host) -> None:
+    before = images(host)
+    done = apply({"uid": 2005}, dl_images_timeout=2)
+    assert done.returncode == 2, said(done)
+    assert (
+        "Image small could not be built, because it was not done after 2 seconds: run the role again, which goes on, "
+        "or raise dl_images_timeout. Docker said last: #" in said(done)
+    )
+    assert images(host) == before
+    assert host.run("pgrep -f 'docker-buildx [b]uildx build'").rc == 1
+
+
+@pytest.mark.long
+def test_runs_at_the_same_time_do_not_meet(apply: Apply, host: Host) -> None:
+    """Two of the same description, and one of another, which would be built under the name of theirs."""
+    uids = [2006, 2006, 2007]
+    before = images(host)
+    with ThreadPoolExecutor() as pool:
+        runs = list(pool.map(lambda uid: apply({"uid": uid}, dl_images_keep=9), uids))
+    assert [done.returncode for done in runs] == [0, 0, 0], [said(done) for done in runs]
+    made = images(host) - before
+    assert len(made) == 2
+    for one in made:
+        tag, name = one.split()
+        labels, user = host.check_output(
+            f"docker image inspect --format '{{{{json .Config.Labels}}}} {{{{.Config.User}}}}' {name}"
+        ).rsplit(" ", 1)
+        assert json.loads(labels)["org.cudahub.digest"].startswith(tag)
+        assert user in {f"{uid}:{uid}" for uid in uids}
+    assert host.check_output("find /run -maxdepth 1 -name 'cudahub-dl_images*'") == ""
+
+
+def test_files_of_old_builds_go(apply: Apply, host: Host) -> None:
+    """And those of runs that were broken off; what is younger than a day may be another run's."""
+    places = ("/var/lib/cudahub/dl_images/{}", "/var/log/cudahub/dl_images-{}.log")
+    old, young, other = (
+        [place.format(name) for place in places]
+        for name in ("small-0123456789ab", "small-ba9876543210", "smaller-0123456789ab")
+    )
+    old.append("/run/cudahub-dl_images-abcdefgh")
+    host.check_output(
+        f"mkdir -p {' '.join((*old, *young, *other))} && touch -d '2 days ago' {' '.join((*old, *other))}"
+    )
+    done = apply()
+    assert done.returncode == 0, said(done)
+    assert [path for path in (*old, *young, *other) if host.file(path).exists] == [*young, *other]
+    host.check_output(f"rmdir {' '.join((*young, *other))}")
 
 
 @pytest.mark.long
