@@ -108,6 +108,54 @@ def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) 
         )
 
 
+# Passes on what is sent to a registry, and is gone after so many bytes.
+DYING = """
+import os, socket, sys, threading
+left = int(sys.argv[1])
+def pump(source, target, counted):
+    global left
+    while chunk := source.recv(65536):
+        left -= len(chunk) * counted
+        if left < 0:
+            os._exit(0)
+        target.sendall(chunk)
+    target.shutdown(socket.SHUT_WR)
+server = socket.create_server(("127.0.0.1", 5003))
+while True:
+    ours, _ = server.accept()
+    theirs = socket.create_connection(("127.0.0.1", 5000))
+    for pair in ((ours, theirs, True), (theirs, ours, False)):
+        threading.Thread(target=pump, args=pair).start()
+"""
+
+
+@pytest.mark.long
+def test_a_registry_that_dies_while_it_is_pushed_to(apply: Apply, host: Host) -> None:
+    """The image is kept, and the next run pushes it without a build."""
+
+    def serve(size: int) -> None:
+        program = base64.b64encode(DYING.encode()).decode()
+        host.check_output(f"echo {program} | base64 -d > /srv/dying.py")
+        host.check_output(f"systemd-run --collect --unit dying python3 /srv/dying.py {size}")
+        host.check_output("timeout 30 sh -c 'until ss -ltn | grep --quiet :5003; do sleep 0.2; done'")
+
+    there = {**REGISTRY, "url": "localhost:5003", "namespace": "dying"}
+    serve(2_000_000)
+    try:
+        done = apply({"uid": 2009}, dl_images_registry=there)
+        assert done.returncode == 2, said(done)
+        assert "Registry localhost:5003 has not taken localhost:5003/dying/small:" in said(done)
+        assert "see to the registry, and run the role again, which pushes what is built. Docker said:" in said(done)
+        serve(3_000_000_000)
+        done = apply({"uid": 2009}, dl_images_registry=there)
+        assert done.returncode == 0, said(done)
+        assert "Start the builds" not in said(done)
+        assert host.run("find /var/lib/docker-registry -path '*/dying/small/_manifests/tags/*'").stdout != ""
+    finally:
+        host.run("systemctl stop dying")
+        host.check_output("docker images --format '{{.Repository}}:{{.Tag}}' 'localhost:5003/dying/*' | xargs docker rmi")
+
+
 def test_what_others_made_of_our_images_stays(apply: Apply, host: Host) -> None:
     """An image has the labels of its base, too."""
     host.check_output(f"printf 'FROM {REPOSITORY}:v1\nRUN true\n' | docker build --quiet --tag theirs:1 -")
