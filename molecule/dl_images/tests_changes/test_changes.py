@@ -52,6 +52,7 @@ def images(host: Host) -> set[str]:
 REFUSALS = [
     ({"framework": "caffe"}, {}, "image small has framework 'caffe' which is unknown: give one of"),
     (None, {"dl_images_timeout": 0}, "dl_images_timeout is 0: give the seconds that the build of an image may take."),
+    (None, {"dl_images_proxy": {"a b": "c"}}, "dl_images_proxy has a b: give names of variables, such as https_proxy."),
     ({"pip": ["six"], "ports": [0]}, {}, "image small has ports 0 which is no port from 1 to 65535."),
     (None, {"dl_images_images": []}, "dl_images_images is empty"),
     (None, {"dl_images_images": [{"framework": "jax"}]}, "name"),
@@ -85,6 +86,21 @@ def test_refusals_come_before_any_build(
     assert images(host) == before
     for word in ("made-up-word", "of-the-test"):
         assert word not in said(done)
+
+
+def test_passwords_are_not_printed(apply: Apply, host: Host) -> None:
+    """Ansible prints the variables that it gives a task, and what is different in a file."""
+    done = apply(
+        {"uid": 2010}, "-vvv", "--diff",
+        dl_images_proxy={"https_proxy": "http://me:made-up-'proxy@127.0.0.1:9"},
+        dl_images_pip_index_url="https://me:made-up-index@index.example.org/simple",
+    )  # fmt: skip
+    assert done.returncode == 2, said(done)
+    assert "Image small could not be built, because a Python distribution can't be had" in said(done)
+    assert "proxy" in host.check_output("cat /var/log/cudahub/dl_images-small-*.log"), "the builder has no proxy"
+    for word in ("made-up", "of-the-test"):
+        assert word not in said(done)
+        assert host.run(f"grep -r {word} /var/log/cudahub /var/lib/cudahub /run/cudahub-dl_images*").stdout == ""
 
 
 def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) -> None:
@@ -153,7 +169,9 @@ def test_a_registry_that_dies_while_it_is_pushed_to(apply: Apply, host: Host) ->
         assert host.run("find /var/lib/docker-registry -path '*/dying/small/_manifests/tags/*'").stdout != ""
     finally:
         host.run("systemctl stop dying")
-        host.check_output("docker images --format '{{.Repository}}:{{.Tag}}' 'localhost:5003/dying/*' | xargs docker rmi")
+        host.check_output(
+            "docker images --format '{{.Repository}}:{{.Tag}}' 'localhost:5003/dying/*' | xargs docker rmi"
+        )
 
 
 def test_what_others_made_of_our_images_stays(apply: Apply, host: Host) -> None:
