@@ -68,6 +68,10 @@ options:
         description: C(url) and C(checksum) of the archive of PyTorch's examples.
         type: dict
         default: {}
+      run:
+        description: A word in the name of an image that is not proven yet, which tells this run from others.
+        type: str
+        default: ""
 """
 
 EXAMPLES = r"""

@@ -30,6 +30,10 @@ options:
   free_bytes:
     description: What is free on Docker's disk, as not every program says that it is full. Null if it is not known.
     type: int
+  timeout:
+    description: Seconds after which the build was stopped, which is status 124.
+    type: int
+    default: 0
 """
 
 EXAMPLES = r"""
@@ -50,9 +54,9 @@ _value:
 from ansible_collections.cudahub.gpu.plugins.plugin_utils._dl_images import failure
 
 
-def dl_image_failure(log: str, name: str, status: int = 1, free_bytes: int | None = None) -> str:
+def dl_image_failure(log: str, name: str, status: int = 1, free_bytes: int | None = None, timeout: int = 0) -> str:
     """Why an image could not be built."""
-    return failure(name, log, int(status), None if free_bytes is None else int(free_bytes))
+    return failure(name, log, int(status), None if free_bytes is None else int(free_bytes), int(timeout))
 
 
 class FilterModule:

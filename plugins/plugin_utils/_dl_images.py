@@ -35,6 +35,8 @@ JUPYTER_PORT = 8888
 TAG_LENGTH = 12
 UNPROVEN = "-unproven"
 FULL_BYTES = 64 * 1024**2
+TIMED_OUT = 124
+"""What the command timeout ends with."""
 KEYS = frozenset({
     "apt", "base", "command", "conda", "cuda", "entrypoint_checks", "environment", "examples", "framework", "labels",
     "name", "pip", "ports", "python", "requirements", "tag", "uid", "user", "workspace",
@@ -98,6 +100,8 @@ class Settings:
     """What is copied into ``/opt/cudahub/bin``."""
     micromamba: Download = Download()
     examples: Download = Download()
+    run: str = ""
+    """A word that tells this run from others at the same time."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class Build:
 
     name: str
     place: str
-    """The name as one part of a path."""
+    """Name and digest as one part of a path, so that runs at the same time don't meet."""
     repository: str
     reference: str
     candidate: str
@@ -646,10 +650,10 @@ def build_of(image: Image, settings: Settings) -> Build:
     references = [f"{repository}:{short}", *([f"{repository}:{image.tag}"] if image.tag else [])]
     return Build(
         name=image.name,
-        place=image.name.replace("/", "+"),
+        place=f"{image.name.replace('/', '+')}-{short}",
         repository=repository,
         reference=references[0],
-        candidate=f"{repository}:{short}{UNPROVEN}",
+        candidate=f"{repository}:{'-'.join(filter(None, (short, settings.run)))}{UNPROVEN}",
         references=tuple(references),
         digest=digest,
         cuda=image.cuda,
@@ -662,15 +666,18 @@ def build_of(image: Image, settings: Settings) -> Build:
     )
 
 
-def failure(name: str, log: str, status: int, free_bytes: int | None = None) -> str:
+def failure(name: str, log: str, status: int, free_bytes: int | None = None, timeout: int = 0) -> str:
     """A sentence about a build that failed, with what the builder said last.
 
-    Not every program says that the disk is full: what is free there then, if it is known, tells too.
+    Not every program says that the disk is full: what is free there then, if it is known, tells too. A build that was
+    stopped after ``timeout`` seconds has status 124.
     """
-    said = _last_error(log)
+    said = _last_words(log) if status == TIMED_OUT else _last_error(log)
     full = free_bytes is not None and free_bytes < FULL_BYTES
     if full or re.search(r"no space left on device", log, re.IGNORECASE):
         why = "the disk of Docker is full: free some, for instance by docker builder prune, or lower dl_images_keep"
+    elif status == TIMED_OUT:
+        why = f"it was not done after {timeout} seconds: run the role again, which goes on, or raise dl_images_timeout"
     elif re.search(
         r"failed to resolve source metadata|pull access denied|manifest unknown|load metadata for .*ERROR", log
     ):
@@ -692,6 +699,12 @@ def failure(name: str, log: str, status: int, free_bytes: int | None = None) -> 
     else:
         why = "a step failed"
     return f"Image {name} could not be built, because {why}." + (f" Docker said last: {said}" if said else "")
+
+
+def _last_words(log: str) -> str:
+    """What the builder printed before it was stopped."""
+    lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
+    return next((line[:300] for line in reversed(lines) if not re.match(r"#\d+ CANCELED|ERROR: .*canceled", line)), "")
 
 
 def _last_error(log: str) -> str:
@@ -726,7 +739,9 @@ class Kept:
         repositories = {
             repository
             for repository, _colon, tag in (one.rpartition(":") for one in self.tags)
-            if short and tag in (short, f"{short}{UNPROVEN}") and f"/{repository}".endswith(f"/{self.name}")
+            if short
+            and re.fullmatch(rf"{short}(?:(?:-\w+)?{UNPROVEN})?", tag)
+            and f"/{repository}".endswith(f"/{self.name}")
         }
         return tuple(one for one in self.tags if one.rpartition(":")[0] in repositories)
 

@@ -51,6 +51,8 @@ def images(host: Host) -> set[str]:
 
 REFUSALS = [
     ({"framework": "caffe"}, {}, "image small has framework 'caffe' which is unknown: give one of"),
+    (None, {"dl_images_timeout": 0}, "dl_images_timeout is 0: give the seconds that the build of an image may take."),
+    (None, {"dl_images_proxy": {"a b": "c"}}, "dl_images_proxy has a b: give names of variables, such as https_proxy."),
     ({"pip": ["six"], "ports": [0]}, {}, "image small has ports 0 which is no port from 1 to 65535."),
     (None, {"dl_images_images": []}, "dl_images_images is empty"),
     (None, {"dl_images_images": [{"framework": "jax"}]}, "name"),
@@ -86,6 +88,21 @@ def test_refusals_come_before_any_build(
         assert word not in said(done)
 
 
+def test_passwords_are_not_printed(apply: Apply, host: Host) -> None:
+    """Ansible prints the variables that it gives a task, and what is different in a file."""
+    done = apply(
+        {"uid": 2010}, "-vvv", "--diff",
+        dl_images_proxy={"https_proxy": "http://me:made-up-'proxy@127.0.0.1:9"},
+        dl_images_pip_index_url="https://me:made-up-index@index.example.org/simple",
+    )  # fmt: skip
+    assert done.returncode == 2, said(done)
+    assert "Image small could not be built, because a Python distribution can't be had" in said(done)
+    assert "proxy" in host.check_output("cat /var/log/cudahub/dl_images-small-*.log"), "the builder has no proxy"
+    for word in ("made-up", "of-the-test"):
+        assert word not in said(done)
+        assert host.run(f"grep -r {word} /var/log/cudahub /var/lib/cudahub /run/cudahub-dl_images*").stdout == ""
+
+
 def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) -> None:
     """By the host's name, Docker wants TLS of the same registry."""
     configuration = r"version: 0.1\nstorage: {filesystem: {rootdirectory: /srv/open}}\nhttp: {addr: ':5002'}\n"
@@ -104,6 +121,56 @@ def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) 
             # By their names: other names of the same images stay.
             "systemctl stop open-registry; docker images --format '{{.Repository}}:{{.Tag}}' '127.0.0.1:5002/*'"
             " | xargs docker rmi"
+        )
+
+
+# Passes on what is sent to a registry, and is gone after so many bytes.
+DYING = """
+import os, socket, sys, threading
+left = int(sys.argv[1])
+def pump(source, target, counted):
+    global left
+    while chunk := source.recv(65536):
+        left -= len(chunk) * counted
+        if left < 0:
+            os._exit(0)
+        target.sendall(chunk)
+    target.shutdown(socket.SHUT_WR)
+server = socket.create_server(("127.0.0.1", 5003))
+while True:
+    ours, _ = server.accept()
+    theirs = socket.create_connection(("127.0.0.1", 5000))
+    for pair in ((ours, theirs, True), (theirs, ours, False)):
+        threading.Thread(target=pump, args=pair).start()
+"""
+
+
+@pytest.mark.long
+def test_a_registry_that_dies_while_it_is_pushed_to(apply: Apply, host: Host) -> None:
+    """The image is kept, and the next run pushes it without a build."""
+
+    def serve(size: int) -> None:
+        program = base64.b64encode(DYING.encode()).decode()
+        host.check_output(f"echo {program} | base64 -d > /srv/dying.py")
+        host.check_output(f"systemd-run --collect --unit dying python3 /srv/dying.py {size}")
+        host.check_output("timeout 30 sh -c 'until ss -ltn | grep --quiet :5003; do sleep 0.2; done'")
+
+    there = {**REGISTRY, "url": "localhost:5003", "namespace": "dying"}
+    serve(2_000_000)
+    try:
+        done = apply({"uid": 2009}, dl_images_registry=there)
+        assert done.returncode == 2, said(done)
+        assert "Registry localhost:5003 has not taken localhost:5003/dying/small:" in said(done)
+        assert "see to the registry, and run the role again, which pushes what is built. Docker said:" in said(done)
+        serve(3_000_000_000)
+        done = apply({"uid": 2009}, dl_images_registry=there)
+        assert done.returncode == 0, said(done)
+        assert "Start the builds" not in said(done)
+        assert host.run("find /var/lib/docker-registry -path '*/dying/small/_manifests/tags/*'").stdout != ""
+    finally:
+        host.run("systemctl stop dying")
+        host.check_output(
+            "docker images --format '{{.Repository}}:{{.Tag}}' 'localhost:5003/dying/*' | xargs docker rmi"
         )
 
 
@@ -268,6 +335,55 @@ def test_an_image_that_can_not_use_the_gpus_gets_no_name(apply: Apply, host: Hos
     named = {one.split()[0] for one in images(host) - before}
     assert len(named) == 1
     assert not named.pop().endswith("-unproven")
+
+
+def test_a_build_that_takes_too_long(apply: Apply, host: Host) -> None:
+    before = images(host)
+    done = apply({"uid": 2005}, dl_images_timeout=2)
+    assert done.returncode == 2, said(done)
+    assert (
+        "Image small could not be built, because it was not done after 2 seconds: run the role again, which goes on, "
+        "or raise dl_images_timeout. Docker said last: #" in said(done)
+    )
+    assert images(host) == before
+    assert host.run("pgrep -f 'docker-buildx [b]uildx build'").rc == 1
+
+
+@pytest.mark.long
+def test_runs_at_the_same_time_do_not_meet(apply: Apply, host: Host) -> None:
+    """Two of the same description, and one of another, which would be built under the name of theirs."""
+    uids = [2006, 2006, 2007]
+    before = images(host)
+    with ThreadPoolExecutor() as pool:
+        runs = list(pool.map(lambda uid: apply({"uid": uid}, dl_images_keep=9), uids))
+    assert [done.returncode for done in runs] == [0, 0, 0], [said(done) for done in runs]
+    made = images(host) - before
+    assert len(made) == 2
+    for one in made:
+        tag, name = one.split()
+        labels, user = host.check_output(
+            f"docker image inspect --format '{{{{json .Config.Labels}}}} {{{{.Config.User}}}}' {name}"
+        ).rsplit(" ", 1)
+        assert json.loads(labels)["org.cudahub.digest"].startswith(tag)
+        assert user in {f"{uid}:{uid}" for uid in uids}
+    assert host.check_output("find /run -maxdepth 1 -name 'cudahub-dl_images*'") == ""
+
+
+def test_files_of_old_builds_go(apply: Apply, host: Host) -> None:
+    """And those of runs that were broken off; what is younger than a day may be another run's."""
+    places = ("/var/lib/cudahub/dl_images/{}", "/var/log/cudahub/dl_images-{}.log")
+    old, young, other = (
+        [place.format(name) for place in places]
+        for name in ("small-0123456789ab", "small-ba9876543210", "smaller-0123456789ab")
+    )
+    old.append("/run/cudahub-dl_images-abcdefgh")
+    host.check_output(
+        f"mkdir -p {' '.join((*old, *young, *other))} && touch -d '2 days ago' {' '.join((*old, *other))}"
+    )
+    done = apply()
+    assert done.returncode == 0, said(done)
+    assert [path for path in (*old, *young, *other) if host.file(path).exists] == [*young, *other]
+    host.check_output(f"rmdir {' '.join((*young, *other))}")
 
 
 @pytest.mark.long

@@ -259,6 +259,21 @@ def test_no_is_no_however_it_is_written(given: object) -> None:
     assert built(framework="pytorch", examples=given).digest == built(framework="pytorch").digest
 
 
+def test_builds_of_several_runs_do_not_meet() -> None:
+    """Another description of the same image would be built under this one's digest."""
+    builds = [
+        built(replace(SETTINGS, run=run), framework="pytorch", uid=uid)
+        for uid, run in ((1, "a1"), (2, "a2"), (2, "a3"))
+    ]
+    assert builds[0].place != builds[1].place
+    assert len({build.candidate for build in builds}) == 3
+    assert builds[1].reference == builds[2].reference
+    assert builds[2].candidate == f"{builds[2].reference}-a3-unproven"
+    for build in builds:
+        listed = [Kept("id", build.name, build.digest, 1, (build.candidate,))]
+        assert superfluous(listed, set(), {"train": ""}, keep=0) == [build.candidate]
+
+
 def test_images_with_alike_names_have_places_of_their_own() -> None:
     described = [{**ONE, "name": name} for name in ("a", "a/entrypoint", "a_entrypoint", "a--entrypoint")]
     builds, _mistakes = plan(described, SETTINGS, read)
@@ -347,6 +362,15 @@ def test_what_the_failing_step_said_is_shown() -> None:
 def test_a_full_disk_that_no_program_names() -> None:
     assert "the disk of Docker is full" in failure("train", "Error: ensurepip returned 1", 1, free_bytes=4096)
     assert "a step failed" in failure("train", "Error: ensurepip returned 1", 1, free_bytes=10**9)
+
+
+def test_a_build_that_takes_too_long() -> None:
+    """The builder names the step, and then only that it was canceled."""
+    log = f"{FAILED_STEP.splitlines()[0]}\n#7 CANCELED\nERROR: failed to solve: Canceled: context canceled\n"
+    assert failure("train", log, 124, timeout=7200) == (
+        "Image train could not be built, because it was not done after 7200 seconds: run the role again, which goes "
+        "on, or raise dl_images_timeout. Docker said last: #7 [3/6] RUN python3 -m venv /opt/cudahub/venv"
+    )
 
 
 def test_an_empty_log() -> None:
