@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Containers of the host, and the role with other options."""
+"""Containers of a host, and the role with other options."""
 
 from __future__ import annotations
 
@@ -30,17 +30,24 @@ for index in range(count.value):
     nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu))
     nvml.nvmlDeviceGetUUID(gpu, uuid, 96)
     found.append(uuid.value.decode())
+migs = []
+for index in range(count.value):
+    nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu))
+    for number in range(7):
+        mig, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+        if nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number, ctypes.byref(mig)) == 0:
+            nvml.nvmlDeviceGetUUID(mig, uuid, 96)
+            migs.append(uuid.value.decode())
 errors = {}
-for minor in range(4):
-    path = "/dev/nvidia%d" % minor
-    if not os.path.exists(path):
-        os.mknod(path := "/tmp/nvidia%d" % minor, 0o020666, os.makedev(195, minor))
+for path, minor in WANTED.items():
     try:
+        if not os.path.exists(path):
+            os.mknod(path := "/tmp/%d" % minor, 0o020666, os.makedev(195, minor))
         os.close(os.open(path, os.O_RDWR))
         errors[minor] = None
     except OSError as error:
         errors[minor] = error.errno
-print(json.dumps([found, [name for name in sorted(os.listdir("/dev")) if name[6:].isdigit()], errors]))
+print(json.dumps([migs or found, [name for name in sorted(os.listdir("/dev")) if name[6:].isdigit()], errors]))
 """
 
 
@@ -59,7 +66,19 @@ class Box:
         """What a container sees that asks for GPUs: UUIDs, nodes, and what opening each of the host's nodes gives."""
         devices = " ".join(f"--device nvidia.com/gpu={name}" for name in asked)
         command = f"{engine} run --rm --network none --cap-add MKNOD {devices} --entrypoint python3 {IMAGE} -c %s"
-        return json.loads(self.host.check_output(command, SEES))
+        return json.loads(self.host.check_output(command, f"WANTED = {self.nodes}\n{SEES}"))
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        """The nodes of the host's GPUs and of capabilities of MIG devices, and their minor numbers."""
+        found = self.host.check_output("stat -c '%n %Lr' /dev/nvidia[0-9] $(ls -d /dev/nvidia-caps/* 2>/dev/null)")
+        return {path: int(minor) for path, _space, minor in (line.partition(" ") for line in found.splitlines())}
+
+    @property
+    def instances(self) -> list[str]:
+        """The MIG devices of the host."""
+        gpus = json.loads(self.host.check_output("gpu-simulator show"))["gpus"]
+        return [instance["uuid"] for gpu in gpus for instance in gpu["mig"]]
 
     def start(self, name: str) -> None:
         """Start a container that stays."""
@@ -85,12 +104,18 @@ def box(host: Host) -> Box:
 
 
 @pytest.fixture
-def role(play: Callable[..., CompletedProcess[str]]) -> Callable[..., str]:
+def here(host: Host) -> list[str]:
+    """What has a playbook run on the host of a test only."""
+    return ["--limit", host.backend.get_pytest_id().rpartition("/")[2]]
+
+
+@pytest.fixture
+def role(play: Callable[..., CompletedProcess[str]], here: list[str]) -> Callable[..., str]:
     """Return a function that runs an entry point with options, and gives what was said, on one line."""
 
     def run(entry: str = "main", *, fails: bool = False, **options: Any) -> str:
         variables = {"entry": entry, **{f"nvidia_container_toolkit_{name}": value for name, value in options.items()}}
-        done = play(ROLE, "--extra-vars", json.dumps(variables))
+        done = play(ROLE, *here, "--extra-vars", json.dumps(variables))
         said = re.sub(r"\s+", " ", done.stdout + done.stderr)
         assert (done.returncode != 0) is fails, said
         return said
@@ -99,11 +124,11 @@ def role(play: Callable[..., CompletedProcess[str]]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def prove(host: Host, play: Callable[..., CompletedProcess[str]]) -> Callable[..., dict[str, Any]]:
+def prove(host: Host, play: Callable[..., CompletedProcess[str]], here: list[str]) -> Callable[..., dict[str, Any]]:
     """Return a function that does CUDA work in containers of an engine, and gives what came of it."""
 
     def run(engine: str, **options: Any) -> dict[str, Any]:
-        done = play(PROVE, "--extra-vars", json.dumps({"engine": engine, **options}))
+        done = play(PROVE, *here, "--extra-vars", json.dumps({"engine": engine, **options}))
         assert done.returncode == 0, done.stdout
         return dict(json.loads(host.file("/opt/proof.json").content_string))
 

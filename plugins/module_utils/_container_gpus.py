@@ -12,12 +12,18 @@ import typing as t
 from dataclasses import dataclass
 
 MARK = "cudahub container_gpus "
+CAPABILITIES = "nvidia-caps/"
+MIG_CAPABILITIES = 2
+"""The nodes that a MIG device needs beside its GPU's: of its GPU instance, and of its compute instance."""
 
 PAYLOAD = """
 import ctypes, errno, json, os
 found = {"nodes": {}, "gpus": [], "migs": [], "kind": None, "reason": None}
-for name in sorted(os.listdir("/dev")):
-    if name.startswith("nvidia") and name[6:].isdigit():
+caps = "/dev/nvidia-caps"
+names = [name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]
+names += ["nvidia-caps/" + name for name in (sorted(os.listdir(caps)) if os.path.isdir(caps) else [])]
+for name in names:
+    if name[-1].isdigit():
         try:
             os.close(os.open("/dev/" + name, os.O_RDWR))
             found["nodes"][name] = "ok"
@@ -134,12 +140,15 @@ def prove(engine: Engine, image: str, uuid: str, timeout: float) -> Proof:
 def judge(uuid: str, found: t.Mapping[str, t.Any]) -> Proof:
     """Whether what a container saw is what it asked for."""
     nodes = tuple(found["nodes"])
-    seen = tuple(str(one) for one in found["migs" if uuid.startswith("MIG-") else "gpus"])
+    mig = uuid.startswith("MIG-")
+    capabilities = [name for name in nodes if name.startswith(CAPABILITIES)]
+    of_gpus = [name for name in nodes if not name.startswith(CAPABILITIES)]
+    seen = tuple(str(one) for one in found["migs" if mig else "gpus"])
     closed = [f"/dev/{name}" for name, state in found["nodes"].items() if state == "EPERM"]
     if found["kind"] == "no_library":
         reason = f"there is no libnvidia-ml.so.1 in the container: {found['reason']}"
         return Proof(uuid, ok=False, kind="no_library", reason=reason, nodes=nodes)
-    if not nodes:
+    if not of_gpus:
         return Proof(uuid, ok=False, kind="no_device_node", reason="the container has no /dev/nvidia<N>", gpus=seen)
     if closed:
         reason = f"the container may not open {', '.join(closed)}, which it was given"
@@ -148,8 +157,10 @@ def judge(uuid: str, found: t.Mapping[str, t.Any]) -> Proof:
         return Proof(uuid, ok=False, kind=str(found["kind"]), reason=f"NVML: {found['reason']}", nodes=nodes)
     if seen != (uuid,):
         reason = f"the container sees {', '.join(seen) or 'no GPU'}"
+        if mig and len(capabilities) < MIG_CAPABILITIES:
+            reason += f", and has {len(capabilities)} of the {MIG_CAPABILITIES} nodes in /dev/nvidia-caps that it needs"
         return Proof(uuid, ok=False, kind="wrong_gpus", reason=reason, gpus=seen, nodes=nodes)
-    if len(nodes) != 1:
+    if len(of_gpus) != 1 or (mig and len(capabilities) > MIG_CAPABILITIES):
         reason = f"the container has {', '.join(f'/dev/{name}' for name in nodes)}, and asked for one GPU"
         return Proof(uuid, ok=False, kind="wrong_gpus", reason=reason, gpus=seen, nodes=nodes)
     return Proof(uuid, ok=True, gpus=seen, nodes=nodes)

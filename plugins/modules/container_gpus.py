@@ -13,7 +13,7 @@ author:
   - cudahub.gpu contributors (@cudahub)
 description:
   - Runs a container for each GPU, which asks the engine for that GPU by its UUID, and compares what it sees with it -
-    the device nodes, and the GPUs that NVML counts in it.
+    the device nodes, those of a MIG device's capabilities among them, and the GPUs that NVML counts in it.
   - A GPU that a container does not see, or others that it sees, make the module fail. The message names the GPU and
     the kind of failure.
   - Containers are removed, also after a failure or O(timeout). They have no network, and nothing is downloaded.
@@ -133,7 +133,7 @@ proofs:
       elements: str
       sample: [GPU-8f6a2c1e-0b3d-4e5f-9a7b-1c2d3e4f5a6b]
     nodes:
-      description: The nodes of GPUs in the container's C(/dev).
+      description: The nodes of GPUs, and of capabilities of MIG devices, in the container's C(/dev).
       returned: always
       type: list
       elements: str

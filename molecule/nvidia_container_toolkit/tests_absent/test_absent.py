@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from testinfra.host import Host
@@ -23,6 +24,12 @@ def test_the_toolkit_is_gone(host: Host) -> None:
 
 def test_the_user_has_the_configuration_of_before(host: Host, box: Any) -> None:
     assert box.daemon() == {"log-driver": "json-file", "log-opts": {"max-size": "10m"}, "labels": ["nvidia=no"]}
+
+
+def test_a_rootless_engine_has_the_configuration_of_before(host: Host) -> None:
+    """If tests have made one."""
+    file = host.file("/home/anna/.config/docker/daemon.json")
+    assert not file.exists or json.loads(file.content_string) == {"log-opts": {"max-size": "5m"}}
 
 
 def test_engines_and_images_stay_and_give_no_gpus(host: Host) -> None:

@@ -191,9 +191,11 @@ def refused(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-def test_refusals(host: Host, play: Callable[..., CompletedProcess[str]], refused: dict[str, str], name: str) -> None:
+def test_refusals(
+    host: Host, play: Callable[..., CompletedProcess[str]], here: list[str], refused: dict[str, str], name: str
+) -> None:
     if not refused:
-        done = play(Path(__file__).parents[1] / "refusals.yml")
+        done = play(Path(__file__).parents[1] / "refusals.yml", *here)
         refused["all"] = " ".join((done.stdout + done.stderr).split()).replace("''", "'")
         assert done.returncode == 0, refused["all"]
     assert f"refused {name}: {SENTENCES[name]}" in refused["all"]

@@ -30,7 +30,8 @@ Description=Refresh NVIDIA CDI specification file
 
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml
+Environment=NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/var/run/cdi/nvidia.yaml
+ExecStart=/usr/bin/nvidia-ctk cdi generate
 
 [Install]
 WantedBy=multi-user.target

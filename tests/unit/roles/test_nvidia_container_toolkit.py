@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 ROLE = Path(__file__).resolve().parents[3] / "roles/nvidia_container_toolkit"
 NEW = {"docker": "26.1.5", "podman": "5.4.2"}
 HAS_CDI = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}, "features": {"cdi": True}}
+STATE = "/var/lib/cudahub/container-toolkit"
 NO_CDI = {"runtimes": HAS_CDI["runtimes"]}
 
 
@@ -48,6 +50,10 @@ HOSTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         case("docker", docker_config={"live-restore": True, "features": {"buildkit": False}}),
         {"wanted": {**HAS_CDI, "live-restore": True, "features": {"cdi": True, "buildkit": False}}},
     ),
+    "rootless": (
+        {**case("docker", engines=["docker:anna"]), "_nvidia_container_toolkit_engine": "docker:anna"},
+        {"wanted": {**HAS_CDI, "cdi-spec-dirs": ["/etc/cdi", "/var/run/cdi", f"{STATE}/rootless"]}},
+    ),
     "unknown": (case("docker", engines=["dockr"]), {"mistakes": "nvidia_container_toolkit_engines names dockr"}),
     "both": (case("docker", engines=["auto", "podman"]), {"mistakes": "nvidia_container_toolkit_engines is ["}),
     "none": (case("docker", engines=[]), {"mistakes": "nvidia_container_toolkit_engines is []"}),
@@ -72,14 +78,12 @@ ANSWER = {
 }
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def ask(folder: Path, hosts: dict[str, dict[str, Any]], answer: dict[str, str]) -> dict[str, dict[str, Any]]:
     """What the role's variables say on each host."""
-    folder = tmp_path_factory.mktemp("toolkit")
-    hosts = {name: given for name, (given, _expected) in HOSTS.items()}
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     tasks: list[dict[str, Any]] = [
         {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        {"ansible.builtin.set_fact": {"_nvidia_container_toolkit_gpu": "{{ facts | default({}) }}"}},
         {
             "ansible.builtin.copy": {
                 "content": "{{ answer | to_json }}",
@@ -87,7 +91,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
                 "mode": "0600",
             },
             "delegate_to": "localhost",
-            "vars": {"answer": ANSWER},
+            "vars": {"answer": answer},
         },
     ]
     # As a role's, the defaults give way to the hosts' variables.
@@ -103,7 +107,13 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((folder / f"{name}.json").read_text()) for name in HOSTS}
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in hosts}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What they say of engines and options."""
+    return ask(tmp_path_factory.mktemp("engines"), {name: given for name, (given, _expected) in HOSTS.items()}, ANSWER)
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -116,3 +126,136 @@ def test_engines_and_mistakes(answers: dict[str, dict[str, Any]], name: str) -> 
             assert answers[name][key].startswith(value)
         else:
             assert answers[name][key] == value
+
+
+IMPORT = '"/etc/containerd/conf.d/*.toml"'
+CRI = 'plugins."io.containerd.grpc.v1.cri"'
+SITE = f"# The site.\nversion = 2 # new\n\n[{CRI}]\n  enable_selinux = true\n"
+IMPORTING = SITE.replace("new\n", f"new\nimports = [{IMPORT}]\n")
+OTHERS = 'version = 3\nimports = [\n  "/site/*.toml",\n]\n[debug]\nlevel = "warn"\n'
+RUNC = '.containerd.runtimes.runc]\n  runtime_type = "io.containerd.runc.v2"\n'
+# As the toolkit writes it, before 1.18.
+NVIDIA = (
+    f'    [{CRI}.containerd.runtimes.nvidia]\n      runtime_type = "x"\n\n'
+    f'      [{CRI}.containerd.runtimes.nvidia.options]\n        BinaryName = "y"\n'
+)
+
+
+def file(main: str, version: str = "1.18.1", engine: str = "containerd", **recorded: str) -> dict[str, Any]:
+    """The variables of a host whose engine has this configuration."""
+    texts = {"main": main, **recorded}
+    rows = [{"item": name, "content": b64encode(text.encode()).decode()} for name, text in texts.items()]
+    return {
+        "_nvidia_container_toolkit_engine": engine,
+        "_nvidia_container_toolkit_ctk_version": {"stdout": f"NVIDIA Container Toolkit CLI version {version}"},
+        "_nvidia_container_toolkit_ctk_slurped": {"results": rows},
+    }
+
+
+# What is the user's, what the main file is to be, and what the toolkit works on.
+FILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "first": (file(SITE), {"user": SITE, "importing": IMPORTING, "source": f"{SITE}\n[{CRI}{RUNC}"}),
+    "again": (file(IMPORTING, user=SITE, written=IMPORTING), {"user": SITE, "importing": IMPORTING}),
+    "edited": (
+        file(IMPORTING.replace("true", "false"), user=SITE, written=IMPORTING),
+        {"user": SITE.replace("true", "false"), "importing": IMPORTING.replace("true", "false")},
+    ),
+    "none": (
+        file(""),
+        {"user": "", "importing": f"version = 2\nimports = [{IMPORT}]\n", "source": f"version = 2\n\n[{CRI}{RUNC}"},
+    ),
+    "comment": (file("# None.\n"), {"importing": f"# None.\nversion = 2\nimports = [{IMPORT}]\n"}),
+    "imports": (
+        file(OTHERS),
+        {
+            "importing": OTHERS.replace("[\n", f"[{IMPORT}, \n", 1),
+            "source": f'{OTHERS}\n[plugins."io.containerd.cri.v1.runtime"{RUNC}',
+        },
+    ),
+    "imports_edited": (
+        file(OTHERS.replace("[\n", f"[{IMPORT}, \n", 1) + "# more\n", user=OTHERS, written="x"),
+        {"user": f"{OTHERS}# more\n"},
+    ),
+    "own_import": (file(IMPORTING), {"user": IMPORTING, "importing": IMPORTING}),
+    "own_import_edited": (
+        file(f"{IMPORTING}# more\n", user=IMPORTING, written=IMPORTING),
+        {"user": f"{IMPORTING}# more\n", "importing": f"{IMPORTING}# more\n"},
+    ),
+    "old": (file(SITE, "1.17.8"), {"drops_in": False, "command": "--config=W/config.toml --cdi.enabled"}),
+    "old_edited": (
+        file(f"{SITE}{NVIDIA}[debug]\n", "1.17.8", user=SITE, written="x"),
+        {"user": f"{SITE}[debug]\n"},
+    ),
+    # A runtime of that name that was there before is the user's.
+    "own_runtime_edited": (
+        file(f"{SITE}{NVIDIA}[debug]\n", user=f"{SITE}{NVIDIA}", written="x"),
+        {"user": f"{SITE}{NVIDIA}[debug]\n"},
+    ),
+    "no_version": (
+        file('disabled_plugins = ["cri"]\n'),
+        {"drops_in": False, "command": "--config=W/config.toml --drop-in-config= --cdi.enabled"},
+    ),
+    "has_runc": (file(f"{SITE}[{CRI}{RUNC}"), {"source": f"{SITE}[{CRI}{RUNC}"}),
+    "new": (file(SITE), {"command": "--config=W/config.toml --drop-in-config=W/99-nvidia.toml --cdi.enabled"}),
+    "crio": (
+        file("[crio]\n", engine="crio"),
+        {"source": "[crio]\n", "command": "--config=W/config.toml --drop-in-config=W/99-nvidia.toml"},
+    ),
+    # CRI-O had drop-ins before the toolkit knew of them.
+    "crio_old": (file("[crio]\n", "1.17.8", "crio"), {"drops_in": True, "command": "--config=W/99-nvidia.toml"}),
+}
+TEXTS = {
+    "user": "{{ _nvidia_container_toolkit_ctk_user }}",
+    "importing": "{{ _nvidia_container_toolkit_ctk_importing }}",
+    "source": "{{ _nvidia_container_toolkit_ctk_source }}",
+    "drops_in": "{{ _nvidia_container_toolkit_ctk_drops_in }}",
+    "command": (
+        "{{ _nvidia_container_toolkit_ctk_command[4:] | join(' ') | replace(_nvidia_container_toolkit_ctk_work, 'W') }}"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What they say of configurations of containerd and CRI-O."""
+    return ask(tmp_path_factory.mktemp("texts"), {name: given for name, (given, _expected) in FILES.items()}, TEXTS)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_the_user_has_for_containerd_stays(texts: dict[str, dict[str, Any]], name: str) -> None:
+    """And is known again, without what the toolkit put in, also where the user changed it since."""
+    expected = FILES[name][1]
+    assert {key: texts[name][key] for key in expected} == expected
+
+
+def gpus(*changes: tuple[Any, ...]) -> dict[str, Any]:
+    """The variables of a host with a GPU in MIG mode and another one, with changes of its facts."""
+    instance = {"uuid": "MIG-1", "device_nodes": ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap12"]}
+    mig = {"uuid": "GPU-a", "device_nodes": ["/dev/nvidia0"], "mig": {"enabled": True, "instances": [instance]}}
+    plain = {"uuid": "GPU-b", "device_nodes": ["/dev/nvidia1"], "mig": {"enabled": False, "instances": []}}
+    facts: dict[str, Any] = {"driver": {"version": "580"}, "gpus": [mig, plain], "count": 2, "pynvml": "13"}
+    for *path, last, value in changes:
+        place: Any = facts
+        for key in path:
+            place = place[key]
+        place[last] = value
+    return {**case("docker"), "facts": facts}
+
+
+MIG_1 = ("gpus", 0, "mig", "instances")
+CHANGED = {
+    "same": gpus(),
+    "driver": gpus(("driver", "version", "590")),
+    "layout": gpus((*MIG_1, [])),
+    "capability": gpus((*MIG_1, 0, "device_nodes", ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21"])),
+    "minors": gpus(("gpus", 0, "device_nodes", ["/dev/nvidia1"]), ("gpus", 1, "device_nodes", ["/dev/nvidia0"])),
+    "mode": gpus(("gpus", 0, "mig", {"enabled": False, "instances": []})),
+}
+
+
+def test_another_layout_or_order_of_gpus_is_described_anew(tmp_path: Path) -> None:
+    says = {"inputs": "{{ _nvidia_container_toolkit_inputs }}", "uuids": "{{ _nvidia_container_toolkit_uuids }}"}
+    found = ask(tmp_path, {"before": gpus(), **CHANGED}, says)
+    assert found["before"] == found["same"]
+    assert len({found[name]["inputs"] for name in CHANGED}) == len(CHANGED)
+    assert (found["same"]["uuids"], found["mode"]["uuids"]) == (["GPU-b", "MIG-1"], ["GPU-a", "GPU-b"])

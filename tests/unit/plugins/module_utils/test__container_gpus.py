@@ -80,9 +80,33 @@ def test_the_gpu_alone_is_a_proof(state: str) -> None:
     }  # fmt: skip
 
 
+CAPS = [f"nvidia-caps/nvidia-cap{number}" for number in (12, 13, 48)]
+
+
+def mig_saw(nodes: list[str], *migs: str, **states: str) -> proof.Proof:
+    """What is made of a container that has asked for a MIG device."""
+    return proof.judge(MIG, {**GOOD, "nodes": {**dict.fromkeys(nodes, "ok"), **states}, "migs": list(migs)})
+
+
 def test_a_mig_device_is_compared_with_mig_devices() -> None:
-    assert proof.judge(MIG, {**GOOD, "migs": [MIG]}).ok
-    assert proof.judge(MIG, {**GOOD, "migs": [MIG, "MIG-n"]}).kind == "wrong_gpus"
+    found = mig_saw(["nvidia1", *CAPS[:2]], MIG)
+    assert (found.ok, found.nodes) == (True, ("nvidia1", *CAPS[:2]))
+    assert mig_saw(["nvidia1", *CAPS[:2]], MIG, "MIG-n").kind == "wrong_gpus"
+
+
+def test_a_mig_device_needs_the_nodes_of_its_capabilities_and_no_more() -> None:
+    found = mig_saw(["nvidia1", CAPS[0]])
+    assert (found.kind, found.reason) == (
+        "wrong_gpus",
+        "the container sees no GPU, and has 1 of the 2 nodes in /dev/nvidia-caps that it needs",
+    )
+    assert mig_saw(["nvidia1", *CAPS], MIG).kind == "wrong_gpus"
+    found = mig_saw(["nvidia1", *CAPS[:2]], MIG, **{CAPS[1]: "EPERM"})
+    assert (found.kind, found.reason) == (
+        "no_permission",
+        "the container may not open /dev/nvidia-caps/nvidia-cap13, which it was given",
+    )
+    assert mig_saw(CAPS[:2], MIG).kind == "no_device_node"
 
 
 def test_how_engines_are_asked() -> None:
