@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import hashlib
-import errno
 import json
 import os
 import re
