@@ -39,6 +39,8 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _specified, options = self.validate_argument_spec(argument_spec=ARGUMENTS)
         variables = task_vars or {}
+        if not options["path"]:
+            raise AnsibleActionFail("path is empty: give a folder of the controller.")
         if options["keep"] < 1:
             raise AnsibleActionFail(f"keep is {options['keep']}: it must be at least 1, the report that is written.")
         if options["wait"] < 0:
@@ -61,7 +63,8 @@ class ActionModule(ActionBase):
                 dry=self._task.check_mode,
             )
         except _report_files.ReportError as error:
-            raise AnsibleActionFail(str(error)) from error
+            # The sentence says it all; what is behind it would be appended.
+            raise AnsibleActionFail(str(error)) from None
         for warning in written.warnings:
             Display().warning(warning)
         result.update(

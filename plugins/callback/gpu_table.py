@@ -16,6 +16,7 @@ description:
     after the recap, with a row for each GPU and MIG instance, a sentence for each problem, and a line that counts.
   - Hosts without GPU, unreachable hosts and hosts that failed are in the table too.
   - Hosts whose driver waits for a reboot, as role P(cudahub.gpu.nvidia_driver#role) tells, are marked C(reboot needed).
+  - Of hosts whose facts the run did not gather, the GPUs that were verified are shown.
   - Simulated GPUs are shown as C(simulated), never as verified.
   - The table is as wide as the terminal. Where that is too narrow for it, cells are wrapped, and below about
     75 columns the rows are stacked.

@@ -48,6 +48,7 @@ WARNING_COUNTERS = {
     "pages_pending": "pages of memory that wait for a reset to be retired",
     "pcie_replays": "packets repeated on PCIe",
     "nvlink_errors": "errors of NVLink",
+    "nvlinks_down": "links of NVLink that went down",
 }
 WARNING_REASONS = ("hw_thermal_slowdown", "hw_power_brake", "hw_slowdown", "sw_thermal_slowdown")
 CURVES = ("sm_clock_mhz", "memory_clock_mhz", "power_watts", "temperature_celsius")

@@ -69,13 +69,27 @@ def counters(nvml: Binding, handle: Any) -> dict[str, int | None]:
         "pages_pending": tried(lambda: int(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))),
         "pcie_replays": tried(lambda: int(nvml.nvmlDeviceGetPcieReplayCounter(handle))),
         "nvlink_errors": link_errors(nvml, handle),
+        "nvlinks_down": links_down(nvml, handle),
     }
+
+
+def link_states(nvml: Binding, handle: Any) -> list[Any]:
+    """Whether each link of NVLink is up, None for one that the GPU doesn't have."""
+    return [
+        tried(lambda link=link: nvml.nvmlDeviceGetNvLinkState(handle, link))  # type: ignore[misc]
+        for link in range(MAX_LINKS)
+    ]
+
+
+def links_down(nvml: Binding, handle: Any) -> int | None:
+    states = [state for state in link_states(nvml, handle) if state is not None]
+    return states.count(0) if states else None
 
 
 def link_errors(nvml: Binding, handle: Any) -> int | None:
     found = None
-    for link in range(MAX_LINKS):
-        if not tried(lambda link=link: nvml.nvmlDeviceGetNvLinkState(handle, link)):  # type: ignore[misc]
+    for link, state in enumerate(link_states(nvml, handle)):
+        if not state:
             continue
         for counter in range(LINK_ERRORS):
             errors = tried(

@@ -52,9 +52,9 @@ def write(
     except PackageError as error:
         raise ReportError(f"{error}.") from error
     except OSError as error:
-        place = error.filename or folder
+        place = "" if error.filename in (None, str(folder)) else f" {error.filename}:"
         raise ReportError(
-            f"The report can't be written into {folder}, {place}: {error.strerror}."
+            f"The report can't be written into {folder}:{place} {error.strerror}."
             " Give path a directory that this user may write to."
         ) from error
 

@@ -90,6 +90,9 @@ def read(folder: Path) -> History:
         paths = []
     runs, good, unreadable = [], [], []
     for path in paths:
+        if not path.is_file():
+            unreadable.append(f"{path} is left out of the history, it is no file")
+            continue
         try:
             runs.append(parse(json.loads(path.read_text(encoding="utf-8"))))
             good.append(path)

@@ -211,7 +211,8 @@ def _problems(report: Report) -> str:
         if rest > 0
         else ""
     )
-    return f"<ul>{items}</ul>{more}"
+    # What is scrolled is reached by the keyboard, too.
+    return f'<ul tabindex="0" aria-labelledby="problems-title">{items}</ul>{more}'
 
 
 def page(report: Report, runs: Sequence[Run]) -> str:

@@ -11,7 +11,6 @@ dictionaries, and :func:`render` returns lines.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
@@ -73,6 +72,7 @@ class Host:
     name: str
     facts: Mapping[str, Any] | None = None
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verified: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     failure: Verdict | None = None
     unreachable: str | None = None
     failed: str | None = None
@@ -92,8 +92,8 @@ class Host:
 
     @property
     def gpus(self) -> list[Mapping[str, Any]]:
-        """The GPUs in the host's facts."""
-        return list((self.facts or {}).get("gpus") or [])
+        """The GPUs in the host's facts, or those that were verified where nobody asked for facts."""
+        return list(self.verified.values() if self.facts is None else self.facts.get("gpus") or [])
 
     def verdict(self, unit: Mapping[str, Any]) -> Verdict | None:
         """The verdict about a GPU or MIG instance; never a pass for a simulated one."""
@@ -143,7 +143,10 @@ class Fleet:
         for gpu in verification["gpus"]:
             verdict = str(gpu.get("verdict"))
             known = _failed(gpu.get("failure")) if verdict == "failed" else Verdict(verdict, message=gpu.get("reason"))
-            host.verdicts[str(gpu.get("uuid") or gpu.get("pci_bus_id"))] = known
+            key = str(gpu.get("uuid") or gpu.get("pci_bus_id"))
+            host.verdicts[key] = known
+            name = " ".join(str(gpu[part]) for part in ("name", "mig_profile") if gpu.get(part))
+            host.verified[key] = {"name": name, **{part: gpu.get(part) for part in ("index", "uuid", "pci_bus_id")}}
 
 
 def natural(name: str) -> list[tuple[str, int]]:
@@ -197,7 +200,7 @@ def mig_mode(mig: Mapping[str, Any] | None) -> str:
 
 def driver_word(driver: Mapping[str, Any], *, reboot_needed: bool = False) -> str:
     """The driver's version, or why it can't be used, and whether it waits for a reboot."""
-    state = str(driver.get("state"))
+    state = str(driver.get("state") or UNKNOWN)
     word = str(driver.get("version") or UNKNOWN) if state == "ok" else DRIVER_WORDS.get(state, state)
     return f"{word}, reboot needed" if reboot_needed else word
 
@@ -212,6 +215,8 @@ def _health(gpu: Mapping[str, Any], driver: Mapping[str, Any]) -> str:
     codes = dict.fromkeys(str(problem.get("code")) for problem in gpu.get("problems") or [])
     if codes:
         return ", ".join(codes)
+    if not driver:
+        return UNKNOWN
     if driver.get("state") != "ok" or gpu.get("healthy") is None:
         return "unknown"
     return "ok" if gpu.get("healthy") else "unhealthy"
@@ -228,13 +233,14 @@ def _verdict_level(verdict: Verdict | None) -> Level:
 
 def _gpu_rows(host: Host) -> Iterator[Row]:
     driver: Mapping[str, Any] = (host.facts or {}).get("driver") or {}
-    driver_level: Level = "error" if driver.get("state") != "ok" else "warning" if host.reboot_needed else "plain"
+    unusable = host.facts is not None and driver.get("state") != "ok"
+    driver_level: Level = "error" if unusable else "warning" if host.reboot_needed else "plain"
     for gpu in host.gpus:
         verdict = host.verdict(gpu)
         index = gpu.get("index")
         yield Row(
             (
-                host.name,
+                clean(host.name),
                 UNKNOWN if index is None else str(index),
                 clean(gpu.get("name") or gpu.get("pci_device_id") or UNKNOWN),
                 memory(gpu.get("memory_bytes")),
@@ -250,7 +256,7 @@ def _gpu_rows(host: Host) -> Iterator[Row]:
             number = instance.get("index")
             yield Row(
                 (
-                    host.name,
+                    clean(host.name),
                     f"{UNKNOWN if index is None else index}.{position if number is None else number}",
                     clean(f"MIG {instance.get('profile') or UNKNOWN}"),
                     memory(instance.get("memory_bytes")),
@@ -273,7 +279,7 @@ def _host_rows(host: Host) -> Iterator[Row]:
         name = f"{len(host.gpus)} GPUs before it was lost" if host.gpus else "no GPU"
         driver = driver_word(host.facts["driver"], reboot_needed=host.reboot_needed)
     verified = host.failure.word if host.failure else UNKNOWN
-    yield Row((host.name, UNKNOWN, name, UNKNOWN, clean(driver), UNKNOWN, state, clean(verified)), level)
+    yield Row((clean(host.name), UNKNOWN, name, UNKNOWN, clean(driver), UNKNOWN, state, clean(verified)), level)
 
 
 def rows(fleet: Iterable[Host]) -> list[Row]:
@@ -285,14 +291,14 @@ def sentences(fleet: Iterable[Host]) -> list[Line]:
     """One sentence for each problem, each said once: what made a host fail isn't repeated."""
     found: dict[str, Level] = {}
     for host in fleet:
-        ended = clean(host.failed or "")
+        name, ended = clean(host.name), clean(host.failed or "")
         for text, level in _host_sentences(host):
             if clean(text) not in ended:
-                found.setdefault(f"{host.name}: {clean(text)}", level)
+                found.setdefault(f"{name}: {clean(text)}", level)
         if host.unreachable is not None:
-            found[f"{host.name} is unreachable: {clean(host.unreachable)}"] = "error"
+            found[f"{name} is unreachable: {clean(host.unreachable)}"] = "error"
         elif ended:
-            found[f"{host.name} failed: {ended}"] = "error"
+            found[f"{name} failed: {ended}"] = "error"
     return [Line(text, level) for text, level in found.items()]
 
 
@@ -355,14 +361,27 @@ def fit(wanted: Sequence[int], available: int) -> list[int] | None:
     return widths
 
 
-def _wrap(text: str, width: int, first: str = "", later: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(width, len(later) + 1),
-        initial_indent=first,
-        subsequent_indent=later,
-        break_on_hyphens=False,
-    ) or [""]
+def _wrap(text: str, width: int, measure: Measure, first: str = "", later: str = "") -> list[str]:
+    """Lines that begin with ``first`` and ``later`` and are ``width`` columns wide at most; long words are cut."""
+    lines, line, begun = [], first, False
+    for word in text.split():
+        if begun and measure(f"{line} {word}") <= width:
+            line = f"{line} {word}"
+            continue
+        if begun:
+            lines.append(line)
+            line = later
+        rest = word
+        while measure(line + rest) > width and (count := _fitting(rest, width - measure(line), measure)) < len(rest):
+            lines.append(line + rest[:count])
+            line, rest = later, rest[count:]
+        line, begun = line + rest, True
+    return [*lines, line]
+
+
+def _fitting(word: str, width: int, measure: Measure) -> int:
+    """How many characters of a word fit; one does always."""
+    return next((count - 1 for count in range(2, len(word) + 1) if measure(word[:count]) > width), len(word))
 
 
 def _grid(table: Sequence[Row], widths: Sequence[int], measure: Measure) -> list[Line]:
@@ -373,7 +392,7 @@ def _grid(table: Sequence[Row], widths: Sequence[int], measure: Measure) -> list
         if cells[0] == previous:
             cells[0] = ""
         previous = row.cells[0]
-        wrapped = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+        wrapped = [_wrap(cell, width, measure) for cell, width in zip(cells, widths, strict=True)]
         for number in range(max(map(len, wrapped))):
             parts = [cell[number] if number < len(cell) else "" for cell in wrapped]
             padded = (part + " " * max(0, width - measure(part)) for part, width in zip(parts, widths, strict=True))
@@ -385,13 +404,13 @@ def _verified_word(match: re.Match[str]) -> str:
     return "not verified" if match.group(1) else "verified"
 
 
-def _stack(table: Sequence[Row], width: int) -> list[Line]:
+def _stack(table: Sequence[Row], width: int, measure: Measure) -> list[Line]:
     lines = []
     previous = None
     for row in table:
         host, *cells = row.cells
         if host != previous:
-            lines += [Line(part) for part in _wrap(host, width)]
+            lines += [Line(part) for part in _wrap(host, width, measure)]
             previous = host
         gpu, name, *details, verified = cells
         words = [
@@ -402,7 +421,7 @@ def _stack(table: Sequence[Row], width: int) -> list[Line]:
         subject = [] if (gpu, name) == (UNKNOWN, UNKNOWN) else [name if gpu == UNKNOWN else f"GPU {gpu}: {name}"]
         verdict = [] if verified == UNKNOWN else [re.sub("^yes$|^(no)", _verified_word, verified)]
         text = ", ".join([*subject, *words, *verdict])
-        lines += [Line(part, row.level) for part in _wrap(text, width, "  ", "    ")]
+        lines += [Line(part, row.level) for part in _wrap(text, width, measure, "  ", "    ")]
     return lines
 
 
@@ -415,7 +434,7 @@ def layout(table: Sequence[Row], width: int, measure: Measure = len) -> list[Lin
         if sum(wanted) + GAP * (len(HEADERS) - 1) <= width:
             return _grid(table, wanted, measure)
     widths = fit(wanted, width)
-    return _stack(table, width) if widths is None else _grid(table, widths, measure)
+    return _stack(table, width, measure) if widths is None else _grid(table, widths, measure)
 
 
 def _short(name: str) -> str:
@@ -430,7 +449,7 @@ def render(fleet: Iterable[Host], width: int, measure: Measure = len) -> list[Li
     if problems:
         lines.append(Line(""))
         for problem in problems:
-            lines += [Line(text, problem.level) for text in _wrap(problem.text, width, "* ", "  ")]
+            lines += [Line(text, problem.level) for text in _wrap(problem.text, width, measure, "* ", "  ")]
     lines.append(Line(""))
-    lines += [Line(text) for text in _wrap(summary(hosts), width)]
+    lines += [Line(text) for text in _wrap(summary(hosts), width, measure)]
     return lines

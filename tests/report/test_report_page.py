@@ -200,6 +200,40 @@ def test_trend(opened: Opened, addresses: dict[str, str], tmp_path: Path) -> Non
     first.get_by_text("This is the first report that knows this GPU").wait_for()
 
 
+def test_axis_of_a_trend_stays_near_the_figures(opened: Opened, addresses: dict[str, str]) -> None:
+    page = opened(addresses["eight"])
+    page.wait_for_selector("html[data-ready]")
+    page.evaluate("""() => {
+        const draw = CanvasRenderingContext2D.prototype.fillText;
+        window.drawn = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+            window.drawn.push(text);
+            return draw.call(this, text, ...place);
+        };
+    }""")
+    show(page, "#gpu/gpu0001.example.org/0")
+    page.wait_for_function("window.drawn.some((text) => text.endsWith('%'))")
+    ticks = {one for one in page.evaluate("window.drawn") if one.endswith("%")}
+    assert ticks == {"95 %", "97.5 %", "100 %", "102.5 %", "105 %"}
+    figure = page.locator("figure").filter(has_text="Figures of each run")
+    assert (figure.get_by_role("img").get_attribute("aria-label") or "").endswith("the last one is at 100 %")
+
+
+def test_a_figure_above_the_peak(opened: Opened, tmp_path: Path) -> None:
+    result = made_fleet.host_of(0, 2)
+    found = result["verification"]["gpus"][1]["checks"]
+    copy = next(one for one in found if one["name"] == "copy_device")
+    copy.update(figure=copy["peak"] * 1.25, share=1.25)
+    page = opened(written(tmp_path / "page.html", {"h": result}) + "#gpu/h/1")
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="copy_device", exact=True))
+    assert row.locator(".own").get_attribute("width") == "200.0"
+    assert row.locator(".peak").get_attribute("x1") == "160.0"
+    assert page.locator("#view .peak").count() == 1
+    show(page, "#gpu/h/0")
+    assert row.locator(".own").get_attribute("width") != "200.0"
+    assert row.locator(".peak").get_attribute("x1") == "160.0"
+
+
 @pytest.mark.parametrize(
     ("name", "words"), [("eight", "28 of 28 pairs connected by NVLink through switches"), ("four", "6 of 6 pairs")]
 )
@@ -214,7 +248,10 @@ def test_topology(opened: Opened, addresses: dict[str, str], tmp_path: Path, nam
 def test_keyboard_alone(opened: Opened, addresses: dict[str, str]) -> None:
     page = opened(addresses["forty"])
     page.wait_for_selector(".fleet tbody th a")
-    page.get_by_label("Filter").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('.problems ul')")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('input')")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.innerText") == "gpu0002.example.org"
@@ -252,6 +289,25 @@ def test_a_place_that_is_none_shows_the_fleet(opened: Opened, addresses: dict[st
     page.wait_for_timeout(100)
     assert page.locator(".fleet").is_visible()
     assert page.locator("#view").is_hidden()
+
+
+# The width of A4 between the margins, at 96 dots an inch.
+PAPER = 703
+
+
+def test_print_wraps_no_name(opened: Opened, addresses: dict[str, str]) -> None:
+    page = opened(addresses["eight"], PAPER)
+    page.wait_for_selector(".fleet tbody th a")
+    page.emulate_media(media="print")
+    lines = "(elements) => elements.map((one) => one.getClientRects().length)"
+    assert page.locator(".fleet th bdi").evaluate_all(lines) == [1]
+    page.emulate_media(media="screen")
+    show(page, "#host/gpu0001.example.org")
+    page.emulate_media(media="print")
+    assert page.locator("#view table th[scope=row] a").evaluate_all(lines) == [1] * 8
+    height = "(one) => one.getBoundingClientRect().height"
+    assert len({page.locator(".matrix th").nth(at).evaluate(height) for at in range(1, 9)}) == 1
+    assert fits(page)
 
 
 def test_print_has_all_rows_and_no_controls(opened: Opened, addresses: dict[str, str]) -> None:

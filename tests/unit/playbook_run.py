@@ -51,15 +51,19 @@ def run_playbook(
     inventory: Mapping[str, Any],
     playbook: str | Sequence[Mapping[str, Any]],
     *arguments: str,
+    before: Sequence[str] = (),
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a playbook, given by its name or as plays, with a folder for all files; stdout has the errors, too."""
+    """Run a playbook, given by its name or as plays, with a folder for all files; stdout has the errors, too.
+
+    ``before`` is a command that runs the one that follows it.
+    """
     (folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
     if not isinstance(playbook, str):
         (folder / "play.json").write_text(json.dumps(playbook), encoding="utf-8")
         playbook = "play.json"
     return subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", playbook, *arguments],
+        [*before, Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", playbook, *arguments],
         cwd=folder,
         env={
             **os.environ,

@@ -100,13 +100,15 @@
       own === null ? null : `measured ${shown(own)}`, peak ? `peak ${shown(peak)}` : null,
       `fleet from ${shown(low)} to ${shown(high)}, median ${shown(median)} ${spread.kind.unit || ""}`,
     ].filter(Boolean).join(", ");
+    const above = peak && peak < top;
     return svg("svg", { class: "spread", viewBox: "0 0 200 24", role: "img", "aria-label": label },
       svg("title", null, label),
       svg("rect", { class: "full", x: 0, y: 7, width: 200, height: 10, rx: 2 }),
       own === null ? null
         : svg("rect", { class: `own${failed ? " failed" : ""}`, x: 0, y: 7, width: x(own), height: 10, rx: 2 }),
       svg("rect", { class: "band", x: x(low), y: 2, width: Math.max(1.5, x(high) - x(low)), height: 20 }),
-      svg("line", { class: "median", x1: x(median), x2: x(median), y1: 2, y2: 22 }));
+      svg("line", { class: "median", x1: x(median), x2: x(median), y1: 2, y2: 22 }),
+      above ? svg("line", { class: "peak", x1: x(peak), x2: x(peak), y1: 0, y2: 24 }) : null);
   };
 
   const number = (value) => h("td", { class: "number" }, value);
@@ -122,7 +124,8 @@
         });
       }
     }
-    return h("div", { class: "scroll" }, h("table", stack && { class: "stack", role: "table" },
+    // What is scrolled is reached by the keyboard, too.
+    return h("div", stack ? { class: "scroll" } : { class: "scroll", tabindex: 0 }, h("table", stack && { class: "stack", role: "table" },
       h("thead", stack && { role: "rowgroup" }, h("tr", stack && { role: "row" }, headers.map((header, at) =>
         h("th", { scope: "col", role: stack && "columnheader", class: header.startsWith("#") && "number" }, names[at])))),
       h("tbody", stack && { role: "rowgroup" }, rows)));
@@ -204,7 +207,7 @@
     const rows = [...spreads().values()].map(({ model: name, kind, all }) => {
       const lowest = all[0], median = middle(all);
       return h("tr", null, h("td", null, bdi(name)), h("th", { scope: "row" }, kind.name), number(all.length.toLocaleString("en")),
-        number([shown(lowest.figure), " ", h("a", { href: links.gpu(lowest.gpu) }, bdi(`${lowest.gpu.host.name} ${lowest.gpu.label}`))]),
+        h("td", { class: "number where" }, shown(lowest.figure), " ", h("a", { href: links.gpu(lowest.gpu) }, bdi(`${lowest.gpu.host.name} ${lowest.gpu.label}`))),
         number(shown(median.figure)), number(shown(all.at(-1).figure)), h("td", null, kind.unit),
         number(percent(median.share)), h("td", null, bar({ kind, all }, null)));
     });
@@ -227,6 +230,12 @@
   let charts = [];
   const iso = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
   const moments = (self, ticks, axis, space, step) => ticks.map((tick) => iso(tick).slice(step < 86400 ? 5 : 0, step < 86400 ? 16 : 10));
+  // An axis around the figures, never so near that noise looks like change.
+  const near = (least) => (self, low, high) => {
+    if (low === null) return [0, 1];
+    const middle = (low + high) / 2, half = Math.max((high - low) * 0.55, least, Math.abs(middle) * 0.05);
+    return [low >= 0 ? Math.max(0, middle - half) : middle - half, middle + half];
+  };
   const chart = (title, note, x, series, { time = false, unit = "", headers }) => {
     const holder = h("div", { role: "img", "aria-label": `${title}: ${note}` });
     const values = h("details", null, h("summary", null, "Values"));
@@ -237,7 +246,7 @@
     const draw = () => {
       const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
       return new uPlot({
-        width: Math.max(200, holder.clientWidth), height: 210, scales: { x: { time } },
+        width: Math.max(200, holder.clientWidth), height: 210, scales: { x: { time }, y: { range: near(1) } },
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"), legend: { show: series.length > 1 },
         axes: [time ? { ...axis, space: 90, values: moments } : axis, { ...axis, size: 62, values: (self, ticks) => ticks.map((tick) => `${tick.toLocaleString("en")}${unit}`) }],
         series: [{ label: headers, value: (self, at) => (at === null ? "–" : time ? iso(at) : at) }, ...series.map((one, at) => ({
@@ -262,7 +271,8 @@
 
   const range = (values, unit) => {
     const known = values.filter((value) => value !== null);
-    return `${shown(Math.min(...known))} to ${shown(Math.max(...known))} ${unit}`;
+    const [low, high] = [shown(Math.min(...known)), shown(Math.max(...known))];
+    return `${low === high ? low : `${low} to ${high}`} ${unit}`;
   };
   const curves = (samples) => {
     const at = samples.seconds;
@@ -284,9 +294,11 @@
       const sorted = line.values.filter((value) => value !== null).sort((left, right) => left - right);
       line.data = line.values.map((value) => (value === null ? null : (value / (middle(sorted) || 1)) * 100));
     }
+    const last = lines.map((line) => line.data.at(-1)).filter((value) => value !== null);
     const bad = runs.filter((run) => data.states[run.row[0]] === "failed").length;
     const hidden = data.trend.total - data.trend.times.length;
     const note = `${runs.length} runs, ${bad ? `failed in ${bad}` : "failed in none"}`
+      + (last.length ? `; the last one is at ${range(last, "%")}` : "")
       + (hidden > 0 ? `; ${hidden} older ones are in the folder history only` : "");
     if (!lines.length) return h("p", null, `${note}.`);
     return h("div", { class: "charts" },
@@ -352,7 +364,7 @@
     const label = tied ? `${many} GPUs, ${tied / 2} of ${(many * (many - 1)) / 2} pairs connected by NVLink${switched ? " through switches" : ""}; the table has all pairs`
       : `${many} GPUs without NVLink between them; the table has all pairs`;
     return h("section", { "aria-labelledby": "topology-title" }, h("h2", { id: "topology-title" }, "Topology"),
-      h("div", { class: "charts" },
+      h("div", { class: "charts matrix" },
         svg("svg", { class: "topology", viewBox: "0 0 380 380", role: "img", "aria-label": label }, svg("title", null, label), lines, hub, nodes),
         h("div", null, h("p", null, `${label.split(";")[0]}.${tied ? " NV18 stands for 18 NVLinks." : ""}`), table(["", ...names.map((name) => `GPU ${name}`)], names.map((name, one) =>
           h("tr", null, h("th", { scope: "row" }, `GPU ${name}`), matrix[one].map((word) => h("td", null, words[word] || "–")))), false))));
@@ -380,7 +392,7 @@
     gpu.checks.length ? [h("h2", null, "Checks"),
       gpu.checks.some((row) => spreadOf(gpu, kinds[row[0]].name)) && h("p", { class: "soft" },
         `Bars end at the peak, or at the best of the fleet where no peak is known. The grey band is the range of ${count(
-          gpus.filter((one) => model(one) === model(gpu)).length, "GPU")} of this model, the line their median.`),
+          gpus.filter((one) => model(one) === model(gpu)).length, "GPU")} of this model, the line their median. A dotted line is a peak that was passed.`),
       checks(gpu.checks.map(check), gpu)] : null,
     gpu.samples ? [h("h2", null, "Under load"),
       h("p", null, gpu.samples.throttled.length

@@ -61,7 +61,9 @@ TROUBLES = (
     "slow_copy",
     "slow_gemm",
     "slow_host_copy",
+    "slow_load",
     "slower_copy",
+    "swapped",
     "wrong_copy",
     "wrong_copy_in",
     "wrong_copy_out",
@@ -72,6 +74,7 @@ TROUBLES = (
     "wrong_gemm_tf32",
     "wrong_groupby",
     "wrong_kernel",
+    "wrong_load",
     "wrong_matmul",
     "wrong_nccl",
     "wrong_peer",
@@ -187,6 +190,7 @@ def _get_device_count() -> int:
 
 def _get_device_properties(number: int) -> dict[str, Any]:
     addresses = json.loads(os.environ.get("CUPY_STANDIN_BUS_IDS", "{}"))
+    number = len(UUIDS) - 1 - number if "swapped" in _own else number
     domain, bus, device = addresses.get(UUIDS[number], f"00000000:00:{6 + number:02x}.0").removesuffix(".0").split(":")
     return {
         "name": b"Stand-in",

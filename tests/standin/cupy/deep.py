@@ -43,6 +43,7 @@ class Machine:
         self.current = 0
         self.buffers: dict[int, tuple[int, Any]] = {}
         self.computed: set[tuple[Any, ...]] = set()
+        self.first_product = ""
         path = os.environ.get("CUPY_STANDIN_CUBLASLT")
         self.lt = ctypes.CDLL(path) if path else None
         if self.lt:
@@ -156,6 +157,9 @@ class Machine:
             os.kill(os.getpid(), signal.SIGKILL)
         _handle, _ta, _tb, side, _n, _k, _one, left, kind, _lda, right, _kind, _ldb, _nought, product = arguments[:15]
         name = TYPES[kind, arguments[17]]
+        self.first_product = self.first_product or name
+        # The other workers begin with other products.
+        load = self.first_product == "gemm_fp16"
         size = {"gemm_fp64": 8, "gemm_fp16": 2}.get(name, 4)
         key = (left, right, product, name)
         if key not in self.computed:
@@ -164,10 +168,11 @@ class Machine:
             target.reshape(side, side)[:] = second.reshape(side, side).astype(float) @ first.reshape(side, side).astype(
                 float
             )
-            if self.trouble == f"wrong_{name}":
+            if self.trouble == f"wrong_{name}" or (load and self.trouble == "wrong_load"):
                 target.reshape(side, side)[:, 0] += 1
             self.computed.add(key)
-        rate = TERAFLOPS[name] * {"slow_gemm": 0.1, "lazy_gemm": 0.5}.get(self.trouble or "", 1)
+        slowness = {"slow_gemm": 0.1, "lazy_gemm": 0.5, "slow_load": 0.1 if load else 1}
+        rate = TERAFLOPS[name] * slowness.get(self.trouble or "", 1)
         self.clock += 2 * side**3 / (rate * 1e12)
 
     # Streams and devices

@@ -29,6 +29,8 @@ VALUES: dict[str, Any] = {
     "reasons": 0,
     "power": 512300,
     "link_errors": 0,
+    "links": 18,
+    "pages_pending": 0,
     "pcie_replays": 0,
     "ends": 0,
     "hangs": 0,
@@ -88,8 +90,14 @@ def nvmlDeviceGetComputeRunningProcesses(index: int) -> list[SimpleNamespace]:  
     return [SimpleNamespace(pid=pid, gpuInstanceId=0xFFFFFFFF) for pid in value(index, "processes")]
 
 
-def nvmlDeviceGetNvLinkState(_index: int, link: int) -> int:  # noqa: N802
-    return int(link < 18)
+def nvmlDeviceGetRetiredPagesPendingStatus(index: int) -> int:  # noqa: N802
+    return int(value(index, "pages_pending"))
+
+
+def nvmlDeviceGetNvLinkState(index: int, link: int) -> int:  # noqa: N802
+    if link >= VALUES["links"]:
+        raise ValueError("no such link")
+    return int(link < value(index, "links"))
 
 
 def nvmlDeviceGetNvLinkErrorCounter(index: int, link: int, counter: int) -> int:  # noqa: N802

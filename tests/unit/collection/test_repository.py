@@ -22,6 +22,8 @@ FORBIDDEN = {
     "unfinished": r"\b(TODO|FIXME|XXX)\b|NotImplementedError",
     "a download is run unseen": r"(curl|wget)[^|\n]*\|\s*(sudo\s+)?(ba)?sh\b",
 }
+# It fails for hosts that it lost when they are reported, as tests/unit/playbooks/test_report.py shows.
+ALLOWED = {("playbooks/report.yml", "ignore_unreachable:")}
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
@@ -31,7 +33,9 @@ def test_nothing_forbidden(what: str) -> None:
     for path in AUTOMATION:
         text = path.read_text(encoding="utf-8", errors="replace")
         found += [
-            f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, m.start()) + 1}: {m[0]}" for m in pattern.finditer(text)
+            f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, m.start()) + 1}: {m[0]}"
+            for m in pattern.finditer(text)
+            if (str(path.relative_to(ROOT)), m[0].strip()) not in ALLOWED
         ]
     assert found == []
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,16 @@ def test_check_mode(play: Play, tmp_path: Path) -> None:
     assert not (tmp_path / "report").exists()
 
 
+def test_history_that_nobody_ever_writes_is_a_warning(play: Play, tmp_path: Path) -> None:
+    history = tmp_path / "report" / "history"
+    history.mkdir(parents=True)
+    os.mkfifo(history / "2026-01-01T000000Z.json")
+    (history / "2026-01-02T000000Z.json").mkdir()
+    done = play([write()])
+    assert done.returncode == 0, done.stdout
+    assert " ".join(done.stdout.split()).count("is left out of the history, it is no file") == 2
+
+
 def test_history_that_is_none_is_a_warning(play: Play, tmp_path: Path) -> None:
     bad = tmp_path / "report" / "history" / "2026-01-01T000000Z.json"
     bad.parent.mkdir(parents=True)
@@ -117,7 +128,10 @@ def test_bad_input_is_refused(play: Play, tmp_path: Path) -> None:
         "hosts names nobody, which is not in the inventory": {"hosts": ["nobody"]},
         "results of a are no dictionary of facts, failed, unreachable, verification": {"results": {"a": 3}},
         "results of b are no dictionary": {"results": {"b": {"gpus": []}}},
-        "The report can't be written into": {"path": "{{ playbook_dir }}/file/report"},
+        "path is empty: give a folder of the controller.": {"path": ""},
+        '/file/report: Not a directory. Give path a directory that this user may write to."': {
+            "path": "{{ playbook_dir }}/file/report"
+        },
         "Unsupported parameters": {"pace": 3},
     }
     tasks: list[dict[str, Any]] = [

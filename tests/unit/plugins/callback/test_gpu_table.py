@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ module.exit_json(**result)
 """
 
 
+# Runs a command in a terminal of 40 columns.
+TERMINAL = (
+    sys.executable,
+    "-c",
+    "import pty, sys; pty.spawn(['sh', '-c', 'stty cols 40; exec \"$@\"', 'sh', *sys.argv[1:]])",
+)
+
+
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
     """Return a function that runs tasks on a, b and the unreachable c, and returns what comes after the banner."""
@@ -51,10 +60,11 @@ def play(tmp_path: Path) -> Play:
     nobody = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
     inventory = {"all": {"hosts": {"a": LOCAL, "b": LOCAL, "c": nobody}}}
 
-    def run(tasks: list[dict[str, Any]], *arguments: str, **environment: str) -> str:
+    def run(tasks: list[dict[str, Any]], *arguments: str, before: Sequence[str] = (), **environment: str) -> str:
         playbook = [{"name": "Test", "hosts": "all", "gather_facts": False, "tasks": tasks}]
         settings = {"ANSIBLE_LIBRARY": str(library), "ANSIBLE_CALLBACKS_ENABLED": "cudahub.gpu.gpu_table"}
-        done = run_playbook(tmp_path, inventory, playbook, *arguments, COLUMNS="100", **settings, **environment)
+        settings = {"COLUMNS": "100", **settings, **environment}
+        done = run_playbook(tmp_path, inventory, playbook, *arguments, before=before, **settings)
         assert "Callback dispatch" not in done.stdout, done.stdout
         assert "GPUS ***" in done.stdout or "PLAY RECAP" in done.stdout, done.stdout
         return done.stdout.partition("GPUS ***")[2].partition("\n")[2]
@@ -108,6 +118,19 @@ def test_delegated_results_belong_to_the_host_that_was_looked_at(
 
 def test_run_that_looks_at_no_gpu_prints_nothing(play: Play) -> None:
     assert play([{"name": "Fail", "ansible.builtin.fail": {"msg": "no"}}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("unwanted", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"ANSIBLE_NOCOLOR": "1"}, False)]
+)
+def test_terminal_gives_width_and_colours(play: Play, unwanted: dict[str, str], coloured: bool) -> None:
+    task = {"name": "Prove", "stand_in": {"verdict": "failed"}}
+    terminal = {"COLUMNS": "", "TERM": "xterm"}
+    output = play([task], "--limit", "a", before=TERMINAL, **{**terminal, **unwanted})
+    assert ("\x1b[" in output) is coloured
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()
+    assert "* a: The GPU fell off the bus." in lines
+    assert max(map(len, lines)) <= 40
 
 
 def test_width_is_an_option_and_colours_need_a_terminal(play: Play) -> None:

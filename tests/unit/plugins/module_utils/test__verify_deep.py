@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,32 @@ def test_what_is_wrong_with_a_gpu_is_named(trouble: str, kind: str, check: str, 
     assert result["verified"] is False
 
 
+@pytest.mark.parametrize(
+    ("trouble", "names"),
+    [
+        ("slow_gemm", ["gemm_fp64", "gemm_fp32", "gemm_tf32", "gemm_fp16"]),
+        ("slow_copy", ["copy_device"]),
+        ("slow_host_copy", ["copy_host_to_device", "copy_device_to_host"]),
+        ("slow_load", ["sustained_load"]),
+    ],
+)
+def test_each_rate_fails_below_its_share_of_the_peak(trouble: str, names: list[str]) -> None:
+    result = run_deep({"*": trouble}, at(0), thorough=trouble == "slow_load", duration=0.5)
+    assert result["failure"]["kind"] == "slow"
+    checks = checks_of(result)
+    assert [name for name, check in checks.items() if not check["passed"]] == names
+    for name in names:
+        assert re.match(f"{name} reaches .*% of the peak of .*, less than [0-9]+%$", checks[name]["message"])
+
+
+def test_a_wrong_product_under_load() -> None:
+    result = run_deep({"GPU-1": "wrong_load"}, at(0), at(1), thorough=True, duration=0.5)
+    assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed"]
+    assert result["failure"]["kind"] == "wrong_result"
+    assert "the product of gemm_fp16 differs by " in result["failure"]["message"]
+    assert [name for name, check in checks_of(result, 1).items() if not check["passed"]] == ["sustained_load"]
+
+
 def test_a_wrong_word_is_told_with_what_it_should_be() -> None:
     message = run_deep({"*": "flipped_word"}, at(0))["failure"]["message"]
     assert "should be 0xaaaaaaaaaaaaaaaa and is 0xaaaaaaaaaaaaaaa2" in message
@@ -147,6 +174,7 @@ def test_a_wrong_word_is_told_with_what_it_should_be() -> None:
     [
         ("wrong_peer", "wrong_result", "peer_to_peer", "a copy from GPU-0 to GPU-1 has 1 wrong words"),
         ("wrong_nccl", "wrong_result", "nccl_all_reduce", "NCCL's sum on GPU-0 has 1 wrong words"),
+        ("swapped", "wrong_result", None, "CUDA shows the GPUs at 00000000:00:07.0, 00000000:00:06.0, where those at"),
         ("no_peer", "no_peer_access", "peer_to_peer", "GPU-0 to GPU-1 have no peer-to-peer access, though NVLink"),
         (
             "crash_between",
@@ -295,6 +323,15 @@ def test_an_unknown_card_gets_figures_without_verdict() -> None:
         ({"ecc": {"before": [4, 0], "after": [9, 0]}}, None, "it had 5 corrected ECC errors during the work"),
         ({"pcie_replays": {"before": 7, "after": 9}}, None, "it had 2 packets repeated on PCIe during the work"),
         ({"link_errors": {"before": 0, "after": 3}}, None, "it had 3 errors of NVLink during the work"),
+        ({"links": {"before": 18, "after": 16}}, None, "it had 2 links of NVLink that went down during the work"),
+        (
+            {"rows": {"before": [0, 0, 0, 0], "after": [0, 0, 0, 1]}},
+            "memory_errors",
+            "had 1 failed remapping of rows of memory during the work",
+        ),
+        ({"rows": {"before": [0, 0, 0, 0], "after": [1, 0, 0, 0]}}, None, "it had 1 rows of memory remapped after"),
+        ({"rows": {"before": [0, 0, 0, 0], "after": [0, 0, 1, 0]}}, None, "it had 1 rows of memory that wait for"),
+        ({"pages_pending": {"before": 0, "after": 1}}, None, "it had 1 pages of memory that wait for a reset"),
     ],
 )
 def test_counters_that_rise_are_told(tmp_path: Path, changes: dict[str, Any], kind: str | None, words: str) -> None:

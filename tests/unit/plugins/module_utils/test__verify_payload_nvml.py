@@ -46,6 +46,7 @@ def test_peaks_of_recorded_machines(machine: str, peak: float) -> None:
     assert (counters["ecc_corrected"], counters["ecc_uncorrected"], counters["rows_failed"]) == (0, 0, 0)
     assert counters["pcie_replays"] is not None
     assert counters["nvlink_errors"] is None
+    assert counters["nvlinks_down"] == (0 if machine == "h200x4" else None)
 
 
 def test_a_sample_of_a_recorded_machine() -> None:

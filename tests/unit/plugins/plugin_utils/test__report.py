@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import hashlib
 import json
@@ -337,10 +338,22 @@ def test_history_that_is_none_is_named_and_left(tmp_path: Path, content: str | b
     assert len(list((tmp_path / "history").iterdir())) == 3
 
 
-def test_history_that_cant_be_read_is_named(tmp_path: Path) -> None:
-    bad = tmp_path / "history" / "2026-01-01T000000Z.json"
-    bad.mkdir(parents=True)
-    assert write(tmp_path).warnings == (f"{bad} is left out of the history, it can't be read: Is a directory",)
+def test_history_that_cant_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, bad = tmp_path / "history", tmp_path / "history" / "2026-01-02T000000Z.json"
+    (folder / "2026-01-01T000000Z.json").mkdir(parents=True)
+    bad.write_text("{}")
+    read = Path.read_text
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> str:
+        if path == bad:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert write(tmp_path).warnings == (
+        f"{folder}/2026-01-01T000000Z.json is left out of the history, it is no file",
+        f"{bad} is left out of the history, it can't be read: Permission denied",
+    )
 
 
 def test_a_place_that_cant_be_written_is_one_sentence(tmp_path: Path) -> None:

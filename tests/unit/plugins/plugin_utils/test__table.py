@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pytest
@@ -57,6 +58,11 @@ def cells(fleet: table.Fleet) -> list[dict[str, str]]:
     return [dict(zip(table.HEADERS, row.cells, strict=True)) for row in table.rows(fleet)]
 
 
+def columns(words: str) -> int:
+    """What a terminal makes of some characters: two columns for a wide one, none for one that is put on another."""
+    return sum(0 if unicodedata.combining(char) else 2 if ord(char) > 0x2E80 else 1 for char in words)
+
+
 def text(lines: list[table.Line]) -> str:
     return "\n".join(line.text for line in lines)
 
@@ -82,6 +88,19 @@ def test_gpu_without_a_verdict_is_not_verified() -> None:
     fleet.add_result("a", verification(verdict("GPU-1", "passed")))
     assert [row["VERIFIED"] for row in cells(fleet)] == ["-", "yes"]
     assert table.summary(fleet) == "1 host, 2 GPUs: 1 not verified, 1 verified."
+
+
+def test_verification_without_facts_names_its_gpus() -> None:
+    fleet = table.Fleet()
+    known = {"index": 3, "pci_bus_id": "00000000:03:00.0", "name": "NVIDIA A100"}
+    found = [verdict("GPU-3", "passed", **known), verdict("MIG-1", "failed", **known, mig_profile="1g.5gb")]
+    fleet.add_result("a", verification(*found))
+    assert [(row["GPU"], row["NAME"], row["DRIVER"], row["HEALTH"], row["VERIFIED"]) for row in cells(fleet)] == [
+        ("3", "NVIDIA A100", "-", "-", "yes"),
+        ("3", "NVIDIA A100 1g.5gb", "-", "-", "no"),
+    ]
+    assert [row.level for row in table.rows(fleet)] == ["good", "error"]
+    assert table.summary(fleet) == "1 host, 2 GPUs: 1 verified, 1 failed verification."
 
 
 def test_simulated_gpu_is_never_verified() -> None:
@@ -294,7 +313,9 @@ def test_what_only_looks_alike_is_left_alone(result: dict[str, Any]) -> None:
 def test_remote_text_does_not_drive_the_terminal() -> None:
     fleet = fleet_of(a=facts(gpu(name="NVIDIA\x1b[31m H100\nnew")))
     fleet.host("a").failed = "line\r\none\x1b]0;title\x07"
-    assert not any(ord(char) < 32 for line in table.render(fleet, 200) for char in line.text)
+    fleet.add_result("host\x1b[2J\u202e", {"ansible_facts": {"gpu": facts(gpu())}})
+    fleet.host("gone\x1b[2J").unreachable = "no route"
+    assert not any(not char.isprintable() for line in table.render(fleet, 200) for char in line.text)
 
 
 @pytest.mark.parametrize("width", [200, 120, 100, 92, 80, 79, 76, 72, 60, 45, 30])
@@ -350,6 +371,25 @@ def test_wide_characters_are_padded_by_their_width() -> None:
     fleet = table.Fleet()
     for name in ("機", "ab"):
         fleet.add_result(name, {"ansible_facts": {"gpu": facts(gpu())}})
-    lines = table.render(fleet, 100, lambda words: sum(2 if ord(char) > 0x2E80 else 1 for char in words))
-    columns = {line.text.replace("機", "xx").index("NVIDIA") for line in lines[1:3]}
-    assert len(columns) == 1
+    lines = table.render(fleet, 100, columns)
+    starts = {line.text.replace("機", "xx").index("NVIDIA") for line in lines[1:3]}
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize("width", [100, 80, 60, 40])
+def test_wide_characters_fit_the_width(width: int) -> None:
+    fleet = table.Fleet()
+    name = "計算機" * 9 + ".例え.example.org"
+    fleet.add_result(name, {"ansible_facts": {"gpu": facts(gpu(0), gpu(1))}})
+    fleet.host(name).failed = "計算機が壊れています" * 8
+    fleet.host("e\u0301te\u0301" * 12).unreachable = "no route"
+    lines = table.render(fleet, width, columns)
+    assert max(columns(line.text) for line in lines) <= width
+    flat = "".join(text(lines).split())
+    assert "計算機が壊れています" * 8 in flat
+    assert not any(line.text.lstrip().startswith("\u0301") for line in lines)
+
+
+def test_a_width_that_holds_nothing_ends_nevertheless() -> None:
+    fleet = fleet_of(機=facts(gpu()))
+    assert "機" in text(table.render(fleet, 1, columns))
