@@ -369,6 +369,28 @@ def test_missing_nccl_is_a_failure_only_if_it_is_required(host: Host, request: p
     assert (result["verification"]["failure"] is not None) is missing, result["msg"]
 
 
+def test_a_host_verifies_by_itself_and_leaves_its_figures(host: Host, tmp_path: Path) -> None:
+    files = {"metrics": str(tmp_path / "gpu.prom"), "fact": str(tmp_path / "gpu.fact")}
+    options = {
+        "python": host.python, "conda_prefix": None, "gpus": None, "timeout": 60, "cudf": False, "simulated": "report",
+        "require_gpu": True, "nvml_venvs": [], **files,
+    }  # fmt: skip
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    program = "ansible_collections.cudahub.gpu.plugins.module_utils._verify_unattended"
+    command = [host.python, "-m", program, tmp_path / "options.json"]
+    start = time.perf_counter()
+    said = subprocess.check_output(command, cwd=host.directory / "collections", text=True)
+    cards = host.smi().findall("gpu")
+    host.measured.append(f"by itself: {time.perf_counter() - start:.1f} s, {said.strip()}")
+    fact = json.loads((tmp_path / "gpu.fact").read_text())
+    assert (fact["verified"], fact["counts"]["passed"]) == (True, len(cards))
+    metrics = (tmp_path / "gpu.prom").read_text()
+    for card in cards:
+        verdict = f'uuid="{card.findtext("uuid")}".*name="{card.findtext("product_name")}".*verdict="passed"}} 1$'
+        assert re.search(f"^cudahub_gpu_verify_gpu_verdict{{.*{verdict}", metrics, re.MULTILINE)
+    assert metrics.count('check="matmul_rate",unit="TFLOP/s"} ') == len(cards)
+
+
 TORCH = """
 import json, sys, time, torch
 def timed(action, runs=20):
