@@ -207,7 +207,7 @@
     const rows = [...spreads().values()].map(({ model: name, kind, all }) => {
       const lowest = all[0], median = middle(all);
       return h("tr", null, h("td", null, bdi(name)), h("th", { scope: "row" }, kind.name), number(all.length.toLocaleString("en")),
-        h("td", { class: "number where" }, shown(lowest.figure), " ", h("a", { href: links.gpu(lowest.gpu) }, bdi(`${lowest.gpu.host.name} ${lowest.gpu.label}`))),
+        h("td", { class: "number where" }, shown(lowest.figure), " ", h("a", { href: links.gpu(lowest.gpu) }, bdi(`${lowest.gpu.host.name}\u00a0${lowest.gpu.label}`))),
         number(shown(median.figure)), number(shown(all.at(-1).figure)), h("td", null, kind.unit),
         number(percent(median.share)), h("td", null, bar({ kind, all }, null)));
     });
