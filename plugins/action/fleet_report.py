@@ -24,7 +24,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "wait": {"type": "int", "default": 60},
 }
 KNOWN = {"facts", "verification", "failed", "unreachable"}
-LOST = "It became unreachable during the run."
+LOST = "It failed or became unreachable earlier in the run."
 # What a playbook sets where a host failed, for instance in a rescue.
 VARIABLES = {"failed": "fleet_report_failed", "unreachable": "fleet_report_unreachable"}
 

@@ -148,7 +148,7 @@ failed_hosts:
   description: Why a host failed or could not be asked, by its name.
   returned: success
   type: dict
-  sample: {gpu2.example.org: It became unreachable during the run.}
+  sample: {gpu2.example.org: It failed or became unreachable earlier in the run.}
 files:
   description: Paths of the files.
   returned: success

@@ -61,3 +61,16 @@ def test_one_host_of_many(inventory: Path, arguments: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(recap(done)) == ["gpu3"]
     assert done.stdout.count("GPUs: 4 simulated, in ") == 1
+
+
+def test_the_report_is_written_before_a_host_fails(inventory: Path, tmp_path: Path, host: Host) -> None:
+    report = tmp_path / "report"
+    host.run_expect([0], "gpu-simulator fault add --gpu 2 --kind lost")
+    try:
+        done = verify(inventory, "--limit", "gpu3:ghost", "-e", f"gpu_verify_report={report}")
+    finally:
+        host.run_expect([0], "gpu-simulator fault clear")
+    assert recap(done)["gpu3"]["failed"] == 1, done.stdout
+    found = {one["name"]: one["state"] for one in json.loads((report / "report.json").read_text())["hosts"]}
+    assert found == {"gpu3": "failed", "ghost": "unreachable"}
+    assert (report / "index.html").exists()
