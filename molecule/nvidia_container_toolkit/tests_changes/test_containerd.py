@@ -162,7 +162,10 @@ def test_another_mig_layout_is_described_anew(host: Host, box: Any, role: Role) 
         )
         role()
         assert [box.sees("podman", uuid)[0] for uuid in now] == [[uuid] for uuid in now]
-        assert host.run(f"podman run --rm --device nvidia.com/gpu={was[0]} localhost/test:1 true").rc in (125, 126)
+        gone = host.run(
+            f"podman run --rm --network none --device nvidia.com/gpu={was[2]} localhost/test:1 python3 -c 1"
+        )
+        assert (gone.rc, was[2] in gone.stderr) == (126, True)
     finally:
         host.check_output(f"printf %%s %s > {config} && gpu-simulator apply", before)
     role()
