@@ -193,6 +193,13 @@ def test_a_mirror_without_the_toolkit_leaves_the_repository_that_was_there(host:
     assert host.check_output(state) == at_first
 
 
+def test_a_tool_that_no_package_has(host: Host, role: Role) -> None:
+    assert (
+        "Tools were not installed on box, correct nvidia_container_toolkit_tools: No package matching 'nosuchtool' is"
+        in role(fails=True, tools=["nosuchtool"]).replace("''", "'")
+    )
+
+
 @pytest.fixture(scope="module")
 def refused(request: pytest.FixtureRequest) -> dict[str, str]:
     """What was said already, so that the playbook runs once."""
