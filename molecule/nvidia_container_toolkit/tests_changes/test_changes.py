@@ -200,6 +200,13 @@ def test_a_tool_that_no_package_has(host: Host, role: Role) -> None:
     )
 
 
+@pytest.mark.long
+def test_nvitop_runs(host: Host, role: Role) -> None:
+    role(nvitop=True)
+    assert host.check_output("nvitop --version").startswith("nvitop ")
+    assert "changed=0" in role(nvitop=True)
+
+
 @pytest.fixture(scope="module")
 def refused(request: pytest.FixtureRequest) -> dict[str, str]:
     """What was said already, so that the playbook runs once."""
