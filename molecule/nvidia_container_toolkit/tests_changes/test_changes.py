@@ -184,6 +184,29 @@ def test_only_the_entries_of_the_toolkit_are_put_aside(host: Host, role: Role) -
         host.check_output(f"rm -f {folder}/own.*")
 
 
+def test_a_mirror_without_the_toolkit_leaves_the_repository_that_was_there(host: Host, role: Role) -> None:
+    state = "cd /etc/apt && find . -type f | sort | xargs sha256sum"
+    at_first = host.check_output(state)
+    assert "sources.list.d/cudahub-nvidia-container-toolkit.sources" in at_first
+    said = role(fails=True, repository_url="http://127.0.0.1:8099/nowhere", version="9.9.9-1")
+    assert "The container toolkit was not installed on box from http://127.0.0.1:8099/nowhere: E: " in said
+    assert host.check_output(state) == at_first
+
+
+def test_a_tool_that_no_package_has(host: Host, role: Role) -> None:
+    assert (
+        "Tools were not installed on box, correct nvidia_container_toolkit_tools: No package matching 'nosuchtool' is"
+        in role(fails=True, tools=["nosuchtool"]).replace("''", "'")
+    )
+
+
+@pytest.mark.long
+def test_nvitop_runs(host: Host, role: Role) -> None:
+    role(nvitop=True)
+    assert host.check_output("nvitop --version").startswith("nvitop ")
+    assert "changed=0" in role(nvitop=True)
+
+
 @pytest.fixture(scope="module")
 def refused(request: pytest.FixtureRequest) -> dict[str, str]:
     """What was said already, so that the playbook runs once."""
