@@ -49,6 +49,7 @@ WARNING_COUNTERS = {
     "pcie_replays": "packets repeated on PCIe",
     "nvlink_errors": "errors of NVLink",
     "nvlinks_down": "links of NVLink that went down",
+    "xids": "errors of the driver (Xid) in the kernel log",
 }
 WARNING_REASONS = ("hw_thermal_slowdown", "hw_power_brake", "hw_slowdown", "sw_thermal_slowdown")
 CURVES = ("sm_clock_mhz", "memory_clock_mhz", "power_watts", "temperature_celsius")

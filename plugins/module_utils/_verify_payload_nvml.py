@@ -15,6 +15,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -27,6 +28,10 @@ LINK_ERRORS = 3  # replay, recovery and CRC of flits; those of data lanes rise o
 MAX_LINKS = 36
 MOST_POINTS = 600
 WHOLE_GPU = 0xFFFFFFFF
+KERNEL_LOG = "/dev/kmsg"
+LONGEST_RECORD = 8192
+# NVRM: Xid (PCI:0000:3b:00): 79, pid=..., https://docs.nvidia.com/deploy/xid-errors/
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): \d+", re.IGNORECASE)
 
 Binding = Any  # the module pynvml has no types
 
@@ -70,7 +75,40 @@ def counters(nvml: Binding, handle: Any) -> dict[str, int | None]:
         "pcie_replays": tried(lambda: int(nvml.nvmlDeviceGetPcieReplayCounter(handle))),
         "nvlink_errors": link_errors(nvml, handle),
         "nvlinks_down": links_down(nvml, handle),
+        "xids": tried(lambda: xids(nvml.nvmlDeviceGetPciInfo(handle).busId)),
     }
+
+
+def kernel_log() -> str:
+    """What the kernel still has of its log, which only root and few others may read. Raises OSError."""
+    records = []
+    log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            try:
+                record = os.read(log, LONGEST_RECORD)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # newer records took the place of this one
+                continue
+            if not record:
+                break
+            records.append(record)
+    finally:
+        os.close(log)
+    return b"".join(records).decode("utf-8", "replace")
+
+
+def place(bus_id: str | bytes) -> str:
+    """Domain, bus and device of a GPU, written in one way."""
+    text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
+    domain, bus, device = text.lower().split(".")[0].split(":")
+    return f"{int(domain, 16):04x}:{bus}:{device}"
+
+
+def xids(bus_id: str | bytes) -> int:
+    """How many errors (Xid) of a GPU are in the kernel's log. Raises OSError."""
+    return sum(place(found) == place(bus_id) for found in XID.findall(kernel_log()))
 
 
 def link_states(nvml: Binding, handle: Any) -> list[Any]:

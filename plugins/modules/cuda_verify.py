@@ -104,7 +104,7 @@ options:
         patterns to that memory and reads them back, measures matrix products in FP64, FP32, TF32, FP16 and, where the
         GPU (from compute capability 8.9) and cuBLASLt have it, FP8, and copies within the GPU, to and from the host,
         and between GPUs, sums over all GPUs by NCCL, compares GPUs of the same name, and looks at the counters of
-        errors and the links of NVLink before and after.
+        errors, the links of NVLink and the driver's errors (Xid) in the kernel log before and after.
       - V(thorough) does all this, and lets all GPUs multiply matrices for O(duration), while their clocks, power and
         temperature are sampled.
       - GPUs work at the same time, but for copies from and to the host, to each other and by NCCL, which disturb each

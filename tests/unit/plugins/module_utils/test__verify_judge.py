@@ -224,3 +224,10 @@ def test_an_owner_is_described_as_far_as_it_is_known() -> None:
     assert own.startswith(f"process {os.getpid()} of {pwd.getpwuid(os.geteuid()).pw_name} (")
     assert "python" in own
     assert _verify_deep.HostOwners().describe(2**22 + 1) == "process 4194305"
+
+
+def test_an_xid_during_the_work_is_a_warning() -> None:
+    failing, warning = _verify_judge.counter_changes({"xids": 1}, {"xids": 3})
+    assert (failing, warning) == ([], ["2 errors of the driver (Xid) in the kernel log"])
+    assert _verify_judge.counter_changes({"xids": 3}, {"xids": 1}) == ([], [])
+    assert _verify_judge.counter_changes({"xids": None}, {"xids": 3}) == ([], [])

@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +69,54 @@ def test_a_gpu_that_is_lost_has_no_values() -> None:
     reading = _verify_payload_nvml.snapshot(Binding(lost), 0)
     assert {value for name, value in reading.items() if name != "counters"} == {None}
     assert set(reading["counters"].values()) == {None}
+
+
+LOG = """\
+6,1200,5000,-;usb 1-1: new device
+4,1201,5100,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+ SUBSYSTEM=pci
+4,1202,5200,-;NVRM: Xid (PCI:0000:3B:00): 13, pid=4711, name=python3, Graphics Exception
+4,1203,5300,-;NVRM: Xid (0000:86:00): 31, Ch 00000010
+4,1204,5400,-;NVRM: GPU at PCI:0000:3b:00: GPU-00000000-0000-4000-8000-000000000000
+"""
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "count"),
+    [("00000000:3B:00.0", 2), (b"00000000:3B:00.0", 2), ("0000:86:00.0", 1), ("00000001:3B:00.0", 0)],
+)
+def test_xids_of_a_gpu_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bus_id: str | bytes, count: int
+) -> None:
+    path = tmp_path / "kmsg"
+    path.write_text(LOG)
+    monkeypatch.setattr(_verify_payload_nvml, "KERNEL_LOG", str(path))
+    assert _verify_payload_nvml.xids(bus_id) == count
+
+
+def test_a_log_that_gives_no_more_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As /dev/kmsg does, a pipe has its records one by one, and then none yet."""
+    path = tmp_path / "kmsg"
+    os.mkfifo(path)
+    monkeypatch.setattr(_verify_payload_nvml, "KERNEL_LOG", str(path))
+    writer: list[int] = []
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    writer.append(os.open(path, os.O_WRONLY))
+    os.write(writer[0], LOG.encode())
+    timer = threading.Timer(20, lambda: os.close(writer.pop()))
+    timer.start()
+    try:
+        assert _verify_payload_nvml.xids("00000000:3b:00.0") == 2
+    finally:
+        timer.cancel()
+        os.close(opened)
+        for one in writer:
+            os.close(one)
+
+
+def test_a_log_that_may_not_be_read_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_verify_payload_nvml, "KERNEL_LOG", "/nonexistent/kmsg")
+    assert _verify_payload_nvml.counters(Binding(recorded("h200x4")), 0)["xids"] is None
 
 
 def test_curves_are_sent_whole_each_time_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
