@@ -210,7 +210,7 @@ def write_pip_config(path: Path) -> None:
 def unit_tests(session: nox.Session, bin_folder: Path, *options: str) -> None:
     """Run the unit tests in an environment: those that the command line names, or else all, with options of pytest."""
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
-    pytest = (bin_folder / "python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2")
+    pytest = (bin_folder / "python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "--durations=30")
     # The collections that ours depends on come with Ansible's package, which older environments don't have.
     collections = os.pathsep.join((str(COLLECTIONS), sysconfig.get_path("purelib")))
     tests = session.posargs or ["tests/unit", *options]
