@@ -63,6 +63,7 @@ def test_never_leaves_a_reload_to_the_operator_too(host: Host, box: Any, role: R
     assert "site=a" in host.check_output(says)
 
 
+@pytest.mark.long
 def test_with_live_restore_a_restart_leaves_containers_alone(host: Host, box: Any, role: Role) -> None:
     """Also where it is this run that sets it."""
     box.start("live")

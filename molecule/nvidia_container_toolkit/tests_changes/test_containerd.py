@@ -129,6 +129,7 @@ def test_a_unit_that_would_stop_containers_is_restarted_by_force_only(host: Host
     assert state(host) == before
 
 
+@pytest.mark.long
 def test_a_unit_that_describes_nothing_is_not_believed(host: Host, box: Any, role: Role) -> None:
     """As the toolkit's own where it does not find the module of the kernel, which ends well all the same."""
     folder = "/etc/systemd/system/nvidia-cdi-refresh.service.d"
