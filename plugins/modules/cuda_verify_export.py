@@ -80,6 +80,7 @@ files:
   sample: [/etc/ansible/facts.d/cudahub_gpu.fact]
 """
 
+import errno
 import time
 import typing as t
 from pathlib import Path
@@ -90,6 +91,11 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import _verify_export
 
 ENDINGS = {"metrics": ".prom", "fact": ".fact"}
 WRITERS = {"metrics": _verify_export.metrics, "fact": _verify_export.fact_text}
+ADVICE = {
+    errno.EACCES: "Set become to true, or give another",
+    errno.EPERM: "Set become to true, or give another",
+    errno.ENOSPC: "Make room there",
+}
 LASTING = {"metrics": _verify_export.lasting_metrics, "fact": _verify_export.lasting_fact}
 
 
@@ -135,7 +141,8 @@ def main() -> None:
             if not module.check_mode:
                 _verify_export.write(path, texts[option])
         except OSError as error:
-            module.fail_json(msg=f"{path} could not be written: {error.strerror}. Set become to true, or give another.")
+            advice = ADVICE.get(error.errno or 0, "Give another")
+            module.fail_json(msg=f"{path} could not be written: {error.strerror}. {advice}.")
         before, after = LASTING[option](there or ""), LASTING[option](texts[option])
         changed = changed or there is None or before != after
         diffs.append({"before_header": str(path), "after_header": str(path), "before": before, "after": after})
