@@ -5,8 +5,8 @@
 """A verification at level quick by a host itself, which has no Ansible: role gpu_verify's timer starts it.
 
 It is given the path of a file with JSON: ``python``, ``conda_prefix``, ``gpus``, ``timeout``, ``cudf``, ``simulated``
-and ``nvml_venvs`` as module cuda_verify has them, ``require_gpu``, and the paths ``metrics`` and ``fact`` of what it
-leaves, each null where it isn't wanted.
+and ``nvml_venvs`` as module cuda_verify has them, ``known`` (PCI address and UUID of each GPU that is missed if it has
+gone), ``require_gpu``, and the paths ``metrics`` and ``fact`` of what it leaves, each null where it isn't wanted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from . import _gpu, _verify, _verify_export, _verify_payload, _verify_workers
 # Exit codes, beside 0.
 NOT_VERIFIED = 1
 NOT_RUN = 2
+NOT_LEFT = 3
 
 
 def output_of(command: Sequence[str]) -> str:
@@ -47,6 +48,15 @@ def output_of(command: Sequence[str]) -> str:
     return done.stdout
 
 
+def wanted(options: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
+    """Return names of the GPUs to verify, null for those that are there."""
+    if options["gpus"] is not None:
+        return tuple(options["gpus"])
+    here = {gpu[name] for gpu in gpus for name in ("pci_bus_id", "uuid")}
+    gone = [uuid or pci_bus_id for pci_bus_id, uuid in options["known"] if not {pci_bus_id, uuid or pci_bus_id} & here]
+    return (*(gpu["pci_bus_id"] for gpu in gpus), *gone) if gone else None
+
+
 def verify(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the verification (as of module cuda_verify) of this host. Raises OSError and StoppedError."""
     facts = _gpu.gather(options["nvml_venvs"], options["timeout"], output_of).as_dict()
@@ -54,7 +64,7 @@ def verify(options: Mapping[str, Any]) -> dict[str, Any]:
         python=options["python"] or f"{options['conda_prefix']}/bin/python",
         conda_prefix=options["conda_prefix"],
         command_prefix=(),
-        gpus=None if options["gpus"] is None else tuple(options["gpus"]),
+        gpus=wanted(options, facts["gpus"]),
         level="quick",
         timeout=options["timeout"],
         run_simulated=options["simulated"] == "run",
@@ -65,12 +75,16 @@ def verify(options: Mapping[str, Any]) -> dict[str, Any]:
     return _verify.verify(facts, request, payload, marker, os.environ, _verify_workers.run, _verify.HostNodes())
 
 
-def leave(options: Mapping[str, Any], verification: Mapping[str, Any], when: float) -> None:
-    """Write what is wanted of a verification. Raises OSError."""
-    if options["metrics"]:
-        _verify_export.write(Path(options["metrics"]), _verify_export.metrics(verification, when))
-    if options["fact"]:
-        _verify_export.write(Path(options["fact"]), _verify_export.fact_text(verification, when))
+def leave(options: Mapping[str, Any], verification: Mapping[str, Any], when: float) -> list[str]:
+    """Write what is wanted of a verification, and return what could not be written."""
+    troubles = []
+    for option, text_of in (("metrics", _verify_export.metrics), ("fact", _verify_export.fact_text)):
+        if options[option]:
+            try:
+                _verify_export.write(Path(options[option]), text_of(verification, when))
+            except OSError as error:
+                troubles.append(f"{options[option]} could not be written: {error.strerror}.")
+    return troubles
 
 
 def excused(options: Mapping[str, Any], verification: Mapping[str, Any]) -> bool:
@@ -83,12 +97,15 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
         verification = verify(options)
-        leave(options, verification, time.time())
     except (OSError, ValueError, _verify_workers.StoppedError) as error:
         sys.stderr.write(f"The GPUs could not be verified: {error}\n")
         return NOT_RUN
     sys.stdout.write(f"{_verify.summary(verification)}\n")
-    return NOT_VERIFIED if verification["failure"] and not excused(options, verification) else 0
+    troubles = leave(options, verification, time.time())
+    sys.stderr.writelines(f"{trouble}\n" for trouble in troubles)
+    if verification["failure"] and not excused(options, verification):
+        return NOT_VERIFIED
+    return NOT_LEFT if troubles else 0
 
 
 if __name__ == "__main__":

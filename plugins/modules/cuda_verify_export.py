@@ -80,6 +80,7 @@ files:
   sample: [/etc/ansible/facts.d/cudahub_gpu.fact]
 """
 
+import errno
 import time
 import typing as t
 from pathlib import Path
@@ -90,7 +91,17 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import _verify_export
 
 ENDINGS = {"metrics": ".prom", "fact": ".fact"}
 WRITERS = {"metrics": _verify_export.metrics, "fact": _verify_export.fact_text}
+ADVICE = {
+    errno.EACCES: "Set become to true, or give another",
+    errno.EPERM: "Set become to true, or give another",
+    errno.ENOSPC: "Make room there",
+}
 LASTING = {"metrics": _verify_export.lasting_metrics, "fact": _verify_export.lasting_fact}
+
+
+def unwritable(path: Path, error: OSError) -> str:
+    """Why a file can't be written, and what to do."""
+    return f"{path} could not be written: {error.strerror}. {ADVICE.get(error.errno or 0, 'Give another')}."
 
 
 def target(module: AnsibleModule, option: str) -> Path:
@@ -100,9 +111,13 @@ def target(module: AnsibleModule, option: str) -> Path:
         module.fail_json(
             msg=f"{option} is {path}, which nobody would read: give a file whose name ends in {ENDINGS[option]}."
         )
-    if not path.parent.is_dir():
+    try:
+        place_is_there, is_directory = path.parent.is_dir(), path.is_dir()
+    except OSError as error:
+        module.fail_json(msg=unwritable(path, error))
+    if not place_is_there:
         module.fail_json(msg=f"{option} is {path}, and there is no directory {path.parent}: make it, or give another.")
-    if path.is_dir():
+    if is_directory:
         module.fail_json(msg=f"{option} is {path}, which is a directory: give the path of a file.")
     return path
 
@@ -135,7 +150,7 @@ def main() -> None:
             if not module.check_mode:
                 _verify_export.write(path, texts[option])
         except OSError as error:
-            module.fail_json(msg=f"{path} could not be written: {error.strerror}. Set become to true, or give another.")
+            module.fail_json(msg=unwritable(path, error))
         before, after = LASTING[option](there or ""), LASTING[option](texts[option])
         changed = changed or there is None or before != after
         diffs.append({"before_header": str(path), "after_header": str(path), "before": before, "after": after})

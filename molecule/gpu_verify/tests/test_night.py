@@ -102,6 +102,29 @@ def test_the_night_leaves_no_process_and_no_bytecode(host: Host) -> None:
     assert host.check_output(f"find {LIBRARY} -name '*.pyc'") == ""
 
 
+def test_the_night_knows_which_gpus_are_to_be_there(host: Host) -> None:
+    options = json.loads(host.file("/opt/cudahub/verify-timer/options.json").content_string)
+    gpus = host.ansible("cudahub.gpu.gpu_facts")["ansible_facts"]["gpu"]["gpus"]
+    assert options["known"] == [[gpu["pci_bus_id"], gpu["uuid"]] for gpu in gpus]
+
+
+def test_ansible_on_the_host_does_not_stand_before_the_library(host: Host) -> None:
+    folder = "/usr/lib/python3/dist-packages/ansible_collections"
+    host.run_expect([0], f"mkdir {folder} && touch {folder}/__init__.py")
+    try:
+        host.run_expect([0], "systemctl start cudahub-gpu-verify.service")
+    finally:
+        host.run_expect([0], f"rm -r {folder}")
+
+
+def test_the_directory_of_metrics_may_be_a_link(play: Play, host: Host) -> None:
+    host.run_expect([0], "ln -sfn /var/lib/prometheus/node-exporter /srv/metrics")
+    given = {"target": "a100", "entry": "verify", "gpu_verify_metrics_directory": "/srv/metrics"}
+    done = play(ROLE, "-e", json.dumps(given))
+    assert done.returncode == 0
+    assert "changed=0" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -109,6 +132,7 @@ def test_the_night_leaves_no_process_and_no_bytecode(host: Host) -> None:
             {"gpu_verify_timer_calendar": "some day"},
             "gpu_verify_timer_calendar is 'some day', which systemd doesn't take (Failed to parse calendar",
         ),
+        ({"gpu_verify_timer_calendar": "2020-01-01"}, "gpu_verify_timer_calendar is '2020-01-01', which never comes"),
         (
             {"gpu_verify_metrics_directory": "/srv/nowhere"},
             "a100 has no directory /srv/nowhere: install node_exporter first",

@@ -18,5 +18,6 @@ def test_nothing_but_what_is_of_somebody_else(host: Host) -> None:
 def test_no_timer_and_no_result_is_left(host: Host) -> None:
     assert host.run("systemctl list-unit-files --no-legend 'cudahub-gpu-verify*'").stdout == ""
     assert host.check_output("systemctl list-timers --all --no-legend 'cudahub-gpu-verify*'") == ""
+    assert host.check_output("systemctl list-units --all --no-legend --plain 'cudahub-gpu-verify*'") == ""
     assert not host.file("/etc/ansible/facts.d/cudahub_gpu.fact").exists
     assert not host.file("/var/lib/prometheus/node-exporter/cudahub_gpu.prom").exists

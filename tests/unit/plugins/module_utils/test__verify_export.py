@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _verify_export
 from ansible_collections.cudahub.gpu.plugins.module_utils._verify import Failure, Unit
 
+README = Path(__file__).parents[4] / "roles/gpu_verify/README.md"
 WHEN = 1790000000.25
 RATE = {"name": "matmul_rate", "passed": True, "figure": 51.5, "unit": "TFLOP/s", "expected": ">= 3", "share": 0.76}
 CONTEXT = {"name": "context", "passed": True, "figure": "13.0", "unit": None, "expected": None}
@@ -199,3 +201,17 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         _verify_export.write(path, "new\n")
     assert _verify_export.read(path) == "old\n"
     assert [one.name for one in tmp_path.iterdir()] == ["cudahub_gpu.prom"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        verification(good(), bad()),
+        verification(verified=False, failure={"kind": "driver_unusable", "message": "NVML did not answer."}),
+    ],
+)
+def test_the_alert_of_the_readme_fires_for_each_failure(found: dict[str, Any]) -> None:
+    rules = next(block for block in README.read_text().split("```") if block.startswith("yaml\n- alert:"))
+    alerts = {rule["alert"]: rule["expr"] for rule in yaml.safe_load(rules.removeprefix("yaml"))}
+    metric, _, value = alerts["GPUsFailVerification"].partition(" == ")
+    assert sample(_verify_export.metrics(found, WHEN), metric.removeprefix("cudahub_gpu_verify_")) == float(value)

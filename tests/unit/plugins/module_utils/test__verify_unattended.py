@@ -37,6 +37,7 @@ def options(folder: Path, **more: Any) -> Path:
         "python": sys.executable,
         "conda_prefix": None,
         "gpus": None,
+        "known": [],
         "timeout": 20.0,
         "cudf": False,
         "simulated": "report",
@@ -58,6 +59,7 @@ def installed(tmp_path: Path) -> Path:
     library = tmp_path / "lib"
     modules = library / PACKAGE.replace(".", "/")
     modules.mkdir(parents=True)
+    (library / "ansible_collections/__init__.py").touch()
     for name in VARIABLES["_gpu_verify_timer_modules"]:
         shutil.copy2(COLLECTION / f"plugins/module_utils/{name}.py", modules)
     return library
@@ -132,14 +134,32 @@ def test_a_host_without_gpu_may_be_as_it_should(run: Any) -> None:
 
 
 def test_what_can_not_be_done_is_told(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _out, err = run(gpu(0), simulated=True, metrics=str(tmp_path / "gone/gpu.prom"))
-    assert code == 2
-    assert "The GPUs could not be verified:" in err
-    assert "gone/" in err
     assert _verify_unattended.main([str(tmp_path / "missing.json")]) == 2
     (tmp_path / "options.json").write_text("{")
     assert _verify_unattended.main([str(tmp_path / "options.json")]) == 2
     assert capsys.readouterr().err.count("The GPUs could not be verified:") == 2
+
+
+def test_a_file_that_can_not_be_written_hides_nothing(run: Any, tmp_path: Path) -> None:
+    nodes = {"device_nodes": []}
+    code, out, err = run(gpu(0, **nodes), gpus=["GPU-0", "GPU-9"], metrics=str(tmp_path / "gone/gpu.prom"))
+    assert code == 1
+    assert "[gpu_lost] GPU GPU-9" in out
+    assert err == f"{tmp_path}/gone/gpu.prom could not be written: No such file or directory.\n"
+    assert json.loads((tmp_path / "gpu.fact").read_text())["failure"]["kind"] == "gpu_lost"
+    assert run(gpu(0, **nodes), metrics=str(tmp_path / "gone/gpu.prom"))[0] == 3
+
+
+def test_a_known_gpu_that_has_left_the_bus_is_missed(run: Any) -> None:
+    one, other, new = (gpu(index, pci_bus_id=f"00000000:0{index}:00.0") for index in range(3))
+    known = [[each["pci_bus_id"], each["uuid"]] for each in (one, other)]
+    code, out, _err = run(one, simulated=True, known=known)
+    assert code == 1
+    assert "GPUs: 1 failed, 1 simulated" in out
+    assert f"GPU {other['uuid']} was expected, and isn't there now" in out
+    # A new GPU is verified, too, and one that has moved is none that is missed.
+    assert "GPUs: 3 simulated" in run(one, other, new, simulated=True, known=known)[1]
+    assert "GPUs: 2 simulated" in run(one, {**other, "pci_bus_id": "00000000:FE:00.0"}, simulated=True, known=known)[1]
 
 
 def test_programs_that_are_there_are_asked() -> None:

@@ -111,4 +111,20 @@ def test_a_disk_that_refuses_is_told(run: Any, monkeypatch: pytest.MonkeyPatch) 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    assert "gpu.prom could not be written: No space left on device" in run()["msg"]
+    assert run()["msg"].endswith("gpu.prom could not be written: No space left on device. Make room there.")
+
+
+def test_who_may_not_look_is_told(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.is_dir", refused)
+    assert "gpu.prom could not be written: Permission denied. Set become to true" in run()["msg"]
+
+
+def test_who_may_not_write_is_told(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_number: int, _mode: int) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.fchmod", refused)
+    assert "could not be written: Permission denied. Set become to true" in run()["msg"]
