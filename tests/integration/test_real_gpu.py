@@ -373,7 +373,7 @@ def test_a_host_verifies_by_itself_and_leaves_its_figures(host: Host, tmp_path: 
     files = {"metrics": str(tmp_path / "gpu.prom"), "fact": str(tmp_path / "gpu.fact")}
     options = {
         "python": host.python, "conda_prefix": None, "gpus": None, "timeout": 60, "cudf": False, "simulated": "report",
-        "require_gpu": True, "nvml_venvs": [], **files,
+        "require_gpu": True, "known": [], "nvml_venvs": [], **files,
     }  # fmt: skip
     (tmp_path / "options.json").write_text(json.dumps(options))
     program = "ansible_collections.cudahub.gpu.plugins.module_utils._verify_unattended"
