@@ -36,7 +36,7 @@ def output_of(command: Sequence[str]) -> str:
     path = shutil.which(command[0])
     if not path:
         return ""
-    done = subprocess.run(
+    done = subprocess.run(  # pylint: disable=ansible-bad-function
         [path, *command[1:]],
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -109,4 +109,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:]))

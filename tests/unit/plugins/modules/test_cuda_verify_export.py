@@ -38,9 +38,10 @@ FAILED = verification(GPU.failed(Failure("timeout", "It hangs.")))
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    def run_module(given: object = PASSED, *, check: bool = False, **options: str | None) -> dict[str, Any]:
+    def run_module(given: Any = None, *, check: bool = False, **options: str | None) -> dict[str, Any]:
         paths = {"metrics": str(tmp_path / "gpu.prom"), "fact": str(tmp_path / "gpu.fact"), **options}
-        arguments = {"verification": given, "_ansible_check_mode": check, "_ansible_diff": True}
+        verified = PASSED if given is None else given
+        arguments = {"verification": verified, "_ansible_check_mode": check, "_ansible_diff": True}
         arguments.update((name, path) for name, path in paths.items() if path)
         with patch_module_args(arguments), pytest.raises(SystemExit):
             cuda_verify_export.main()
@@ -53,7 +54,9 @@ def test_only_another_verdict_is_a_change(run: Any, tmp_path: Path) -> None:
     assert run()["changed"] is True
     first = (tmp_path / "gpu.prom").read_text()
     assert run(verification(GPU.result("passed"), seconds=4.0))["changed"] is False
-    assert "duration_seconds 4.0" in (tmp_path / "gpu.prom").read_text() != first
+    second = (tmp_path / "gpu.prom").read_text()
+    assert second != first
+    assert "duration_seconds 4.0" in second
     failed = run(FAILED)
     assert failed["changed"] is True
     assert '"verdict": "passed"' in failed["diff"][1]["before"]

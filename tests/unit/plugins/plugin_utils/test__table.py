@@ -391,5 +391,6 @@ def test_wide_characters_fit_the_width(width: int) -> None:
 
 
 def test_a_width_that_holds_nothing_ends_nevertheless() -> None:
-    fleet = fleet_of(機=facts(gpu()))
+    fleet = table.Fleet()
+    fleet.add_result("機", {"ansible_facts": {"gpu": facts(gpu())}})
     assert "機" in text(table.render(fleet, 1, columns))
