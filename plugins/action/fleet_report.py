@@ -22,6 +22,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "results": {"type": "dict", "default": {}},
     "keep": {"type": "int", "default": 90},
     "wait": {"type": "int", "default": 60},
+    "spread": {"type": "float", "default": 0.1},
 }
 KNOWN = {"facts", "verification", "failed", "unreachable"}
 LOST = "It failed or became unreachable earlier in the run."
@@ -45,13 +46,17 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"keep is {options['keep']}: it must be at least 1, the report that is written.")
         if options["wait"] < 0:
             raise AnsibleActionFail(f"wait is {options['wait']}: it must be 0 seconds or more.")
+        if not 0 < options["spread"] < 1:
+            raise AnsibleActionFail(f"spread is {options['spread']:g}: give a share of the median between 0 and 1.")
         given = dict(self._given(options["results"]))
         names = options["hosts"]
         if names is None:
             names = list(given) or list(variables.get("ansible_play_hosts_all") or [])
         found = {str(name): given.get(name) or self._known(str(name), variables) for name in names}
         found.update(given)
-        report = _report.report_of(options["title"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), found)
+        report = _report.report_of(
+            options["title"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), found, options["spread"]
+        )
         folder = Path(options["path"])
         try:
             written = _report_files.write(

@@ -70,6 +70,13 @@ options:
     description: Seconds to wait for another task that writes to the same O(path).
     type: int
     default: 60
+  spread:
+    description:
+      - Share by which a figure may be below the median of all GPUs of the same name and MIG profile, above 0 and below
+        1. Where they are on several hosts, a GPU whose figure is lower gets a warning in the report. Within a host,
+        M(cudahub.gpu.cuda_verify) does the same.
+    type: float
+    default: 0.1
 notes:
   - Results of hosts are not trusted. The report shows them as text.
 seealso:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from ansible_collections.cudahub.gpu.plugins.module_utils._verify_spread import odd_ones
 
 from ._table import clean, driver_word, is_gpu_facts, is_verification, natural
 
@@ -30,6 +32,7 @@ WORDS = {
     "skipped": "skipped",
     "simulated": "simulated",
 }
+SPREAD = 0.1
 SERIES = ("sm_clock_mhz", "memory_clock_mhz", "power_watts", "temperature_celsius")
 NOTHING_KNOWN = "Nothing is known about its GPUs."
 
@@ -420,9 +423,44 @@ def host_of(name: str, result: Mapping[str, Any]) -> Host:
     )
 
 
-def report_of(title: str, time: str, results: Mapping[str, Mapping[str, Any]]) -> Report:
+def compared(hosts: Sequence[Host], spread: float) -> list[Host]:
+    """The hosts, with a warning for each figure that is far below the median of that model's GPUs on several hosts."""
+    homes: dict[tuple[str, str | None], set[int]] = {}
+    for place, host in enumerate(hosts):
+        for gpu in host.gpus:
+            homes.setdefault((gpu.name, gpu.mig_profile), set()).add(place)
+    entries = [
+        {
+            "host": str(place),
+            "uuid": str(number),
+            "name": gpu.name,
+            "mig_profile": gpu.mig_profile,
+            "checks": [{"name": one.name, "unit": one.unit, "figure": one.number} for one in gpu.checks],
+        }
+        for place, host in enumerate(hosts)
+        for number, gpu in enumerate(host.gpus)
+        if len(homes[gpu.name, gpu.mig_profile]) > 1
+    ]
+    found: dict[tuple[int, int], list[str]] = {}
+    for odd in odd_ones(entries, spread):
+        place, number = int(odd.host or 0), int(odd.uuid)
+        gpu = hosts[place].gpus[number]
+        # Its own host may have said the same.
+        if not any(f"{odd.check} reaches" in one and "below the median" in one for one in gpu.warnings):
+            sentence = f"{odd.sentence()} on {len(homes[gpu.name, gpu.mig_profile])} hosts"
+            found.setdefault((place, number), []).append(f"GPU {gpu.uuid} ({gpu.pci_bus_id}): {sentence}")
+    told = list(hosts)
+    for (place, number), warnings in found.items():
+        gpus = list(told[place].gpus)
+        gpus[number] = replace(gpus[number], warnings=(*gpus[number].warnings, *warnings))
+        state = "warning" if told[place].state == "passed" else told[place].state
+        told[place] = replace(told[place], gpus=tuple(gpus), state=state)
+    return told
+
+
+def report_of(title: str, time: str, results: Mapping[str, Mapping[str, Any]], spread: float = SPREAD) -> Report:
     """The report of results by host, hosts in trouble first."""
-    hosts = (host_of(str(name), result) for name, result in results.items())
+    hosts = compared([host_of(str(name), result) for name, result in results.items()], spread)
     ordered = sorted(hosts, key=lambda host: (TROUBLE.index(host.state), natural(host.name)))
     return Report(text(title) or "GPUs", time, tuple(ordered))
 

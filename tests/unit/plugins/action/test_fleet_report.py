@@ -124,6 +124,7 @@ def test_bad_input_is_refused(play: Play, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cases: dict[str, dict[str, Any]] = {
         "keep is 0: it must be at least 1": {"keep": 0},
+        "spread is 1: give a share of the median between 0 and 1": {"spread": 1},
         "wait is -1: it must be 0 seconds or more": {"wait": -1},
         "hosts names nobody, which is not in the inventory": {"hosts": ["nobody"]},
         "results of a are no dictionary of facts, failed, unreachable, verification": {"results": {"a": 3}},

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import errno
 import fcntl
 import hashlib
@@ -398,3 +399,32 @@ def test_reports_of_one_second_are_in_the_order_in_which_they_were_made(tmp_path
     for name in names:
         (tmp_path / f"{name}.json").write_text(text, encoding="utf-8")
     assert [path.stem for path in _report_history.read(tmp_path).paths] == names
+
+
+def slowed(fleet: dict[str, Any], factor: float, host: str = "gpu002", gpu: int = 3) -> dict[str, Any]:
+    """The fleet, of which one GPU computes slower in FP64, well above all thresholds."""
+    (check,) = [one for one in fleet[host]["verification"]["gpus"][gpu]["checks"] if one["name"] == "gemm_fp64"]
+    check["figure"] = round(60 * factor, 2)
+    return fleet
+
+
+def test_the_odd_one_of_the_fleet_is_named() -> None:
+    """Below the median of its model on other hosts, though above each threshold and alone on none."""
+    names = [f"gpu{number:03}" for number in range(4)]
+    fleet = {
+        name: {"facts": made_fleet.facts_of(number, 4), "verification": made_fleet.verification_of(number, 4)}
+        for number, name in enumerate(names)
+    }
+    assert report(copy.deepcopy(fleet)).states == {"passed": 4}
+    found = report(slowed(fleet, 0.75))
+    assert (found.states, found.gpus) == ({"passed": 3, "warning": 1}, {"passed": 15, "warning": 1})
+    (problem,) = found.problems()
+    assert problem[0] == "warning"
+    uuid = made_fleet.uuid_of(2, 3)
+    assert re.fullmatch(
+        rf"gpu002: GPU {uuid} \(.*\): gemm_fp64 reaches 45 TFLOP/s, 2\d% below the median of \d\S* TFLOP/s of 16 GPUs "
+        "that are alike on 4 hosts",
+        problem[1],
+    )
+    alone = {"gpu002": fleet["gpu002"]}
+    assert report(alone).problems() == []
