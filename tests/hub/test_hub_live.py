@@ -160,7 +160,7 @@ class Hub:
                 [sys.executable, "-m", "jupyterhub", "-f", str(self.place / "config.py")],
                 cwd=self.place, stdout=log, stderr=log, env=environment,
             )  # fmt: skip
-        until(self.answers, 30)
+        until(self.answers, 180)
 
     def answers(self) -> bool:
         assert self.process.poll() is None, self.log()
@@ -255,7 +255,7 @@ def answer(opener: urllib.request.OpenerDirector, request: urllib.request.Reques
         return Answer(error.code, error.read().decode())
 
 
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
