@@ -213,5 +213,5 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_alert_of_the_readme_fires_for_each_failure(found: dict[str, Any]) -> None:
     rules = next(block for block in README.read_text().split("```") if block.startswith("yaml\n- alert:"))
     alerts = {rule["alert"]: rule["expr"] for rule in yaml.safe_load(rules.removeprefix("yaml"))}
-    metric, _, value = alerts["GPUsFailVerification"].partition(" == ")
+    metric, value = alerts["GPUsFailVerification"].split(" == ")
     assert sample(_verify_export.metrics(found, WHEN), metric.removeprefix("cudahub_gpu_verify_")) == float(value)
