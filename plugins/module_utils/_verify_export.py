@@ -107,7 +107,7 @@ def metrics(verification: Mapping[str, Any], when: float) -> str:
 
 
 def fact(verification: Mapping[str, Any], when: float) -> dict[str, Any]:
-    """Return the custom fact of a verification that ended ``when``: what plays ask for, without curves and texts."""
+    """Return the custom fact of a verification that ended ``when``: what plays ask for, without curves."""
     gpus = verification["gpus"]
     return {
         "time": datetime.fromtimestamp(int(when), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

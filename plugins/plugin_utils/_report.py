@@ -432,27 +432,27 @@ def compared(hosts: Sequence[Host], spread: float) -> list[Host]:
     entries = [
         {
             "host": str(place),
-            "uuid": str(number),
+            "uuid": str(slot),
             "name": gpu.name,
             "mig_profile": gpu.mig_profile,
             "checks": [{"name": one.name, "unit": one.unit, "figure": one.number} for one in gpu.checks],
         }
         for place, host in enumerate(hosts)
-        for number, gpu in enumerate(host.gpus)
+        for slot, gpu in enumerate(host.gpus)
         if len(homes[gpu.name, gpu.mig_profile]) > 1
     ]
     found: dict[tuple[int, int], list[str]] = {}
     for odd in odd_ones(entries, spread):
-        place, number = int(odd.host or 0), int(odd.uuid)
-        gpu = hosts[place].gpus[number]
+        place, slot = int(odd.host or 0), int(odd.uuid)
+        gpu = hosts[place].gpus[slot]
         # Its own host may have said the same.
         if not any(f"{odd.check} reaches" in one and "below the median" in one for one in gpu.warnings):
             sentence = f"{odd.sentence()} on {len(homes[gpu.name, gpu.mig_profile])} hosts"
-            found.setdefault((place, number), []).append(f"GPU {gpu.uuid} ({gpu.pci_bus_id}): {sentence}")
+            found.setdefault((place, slot), []).append(f"GPU {gpu.uuid} ({gpu.pci_bus_id}): {sentence}")
     told = list(hosts)
-    for (place, number), warnings in found.items():
+    for (place, slot), warnings in found.items():
         gpus = list(told[place].gpus)
-        gpus[number] = replace(gpus[number], warnings=(*gpus[number].warnings, *warnings))
+        gpus[slot] = replace(gpus[slot], warnings=(*gpus[slot].warnings, *warnings))
         state = "warning" if told[place].state == "passed" else told[place].state
         told[place] = replace(told[place], gpus=tuple(gpus), state=state)
     return told
