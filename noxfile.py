@@ -50,6 +50,8 @@ SANITY_PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 GET_PIP = "get_pip_25_2.py"
 
 os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+# Images of Python set this: each ansible-playbook would compile all of Ansible again, which is most of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "none"
 nox.options.allow_parallel = True

@@ -2,60 +2,44 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a run costs that has nothing to do, in CPU seconds beside those of other work in the same moments.
+"""What a run costs that has nothing to do, in calls of functions, as a busy machine stretches all seconds.
 
-A busy machine stretches single runs, so the work is done in rounds, of which the best one counts.
+That it asks no conda is part of `Module.unchanged`.
 """
 
 from __future__ import annotations
 
 import json
-import resource
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
 
-from module_of_conda import Module
+import pytest
+from module_of_conda import MODULE, Module
 
-from ansible_collections.cudahub.gpu.tests.unit.conda_standin import run_conda
+COUNTED = f"""
+import os, sys
+calls = 0
 
-PACKAGES = ["numpy=2.0", "python=3.12"]
+def count(frame, event, argument):
+    global calls
+    calls += event in ("call", "c_call")
 
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of programs that some work starts."""
-
-    def used() -> float:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
-
-    before = used()
-    work()
-    return used() - before
-
-
-def shares(work: Callable[[], object], other: Callable[[], object]) -> list[float]:
-    """Return what some work costs as a share of other work, in five rounds."""
-    return [seconds(work) / seconds(other) for _round in range(5)]
+try:
+    sys.setprofile(count)
+    exec({MODULE!r})
+finally:
+    sys.setprofile(None)
+    print(calls, file=sys.stderr)
+"""
 
 
-def test_it_is_cheaper_than_asking_conda(module: Module, tmp_path: Path) -> None:
-    prefix = tmp_path / "env"
-    module.run(prefix=str(prefix), packages=PACKAGES)
-    options = ("install", "--yes", "--prefix", prefix, "--override-channels", "--channel", module.channel)
-    found = shares(
-        lambda: module.unchanged(prefix=str(prefix), packages=PACKAGES),
-        lambda: run_conda(tmp_path, *options, *PACKAGES),
-    )
-    print("shares of what conda costs:", *(f"{share:.2f}" for share in found))
-    assert min(found) < 0.8
-
-
-def test_an_environment_of_500_packages(module: Module, tmp_path: Path) -> None:
-    prefix, digest = tmp_path / "env", "0" * 64
+def environment(prefix: Path, packages: int) -> None:
+    """Make an environment whose packages depend on each other and have 100 files each."""
     (prefix / "conda-meta").mkdir(parents=True)
     (prefix / "conda-meta/history").touch()
-    for number in range(500):
-        needs = [f"p{(number + step) % 500} >=1.{number % 10},<{3 + number % 5}.0a0" for step in range(1, 11)]
+    for number in range(packages):
+        needs = [f"p{(number + step) % packages} >=1.{number % 10},<{3 + number % 5}.0a0" for step in range(1, 11)]
         paths = [f"lib/p{number}/{path}" for path in range(100)]
         record = {
             "name": f"p{number}",
@@ -63,13 +47,34 @@ def test_an_environment_of_500_packages(module: Module, tmp_path: Path) -> None:
             "build": "0",
             "depends": needs,
             "files": paths,
-            "paths_data": {"paths": [{"_path": path, "path_type": "hardlink", "sha256": digest} for path in paths]},
+            "paths_data": {"paths": [{"_path": path, "path_type": "hardlink", "sha256": "0" * 64} for path in paths]},
         }
         (prefix / f"conda-meta/p{number}-2.1-0.json").write_text(json.dumps(record))
-    specs = [f"p{number}>=2" for number in range(0, 500, 10)]
-    found = shares(
-        lambda: module.unchanged(prefix=str(prefix), packages=specs),
-        lambda: module.end(module.start(prefix="relative", packages=PACKAGES)),
-    )
-    print("500 packages, shares of a run that is refused at once:", *(f"{share:.1f}" for share in found))
-    assert min(found) < 6
+
+
+@pytest.fixture
+def calls(module: Module, tmp_path: Path) -> dict[int, int]:
+    """The calls of a run that has nothing to do, by the number of packages."""
+    found = {}
+    for packages in (2, 100, 200, 400):
+        prefix = tmp_path / f"env{packages}"
+        environment(prefix, packages)
+        given = {
+            "executable": "/nonexistent",
+            "channels": [module.channel],
+            "prefix": str(prefix),
+            "packages": [f"p{number}>=2" for number in range(0, packages, 10)],
+            "log": str(tmp_path / "log"),
+        }
+        command = [sys.executable, "-c", COUNTED]
+        done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["changed"] is False
+        found[packages] = int(done.stderr)
+    return found
+
+
+def test_packages_cost_what_one_costs_times_their_number(calls: dict[int, int]) -> None:
+    print("calls of functions by the number of packages:", calls)
+    first, second = calls[200] - calls[100], calls[400] - calls[200]
+    assert 1.9 * first < second < 2.1 * first
+    assert (calls[400] - calls[200]) / 200 < 3000
