@@ -189,6 +189,7 @@ def build(folder: Path, version: str, release: str, packages: Sequence[Package],
             for path, text in package.files.items():
                 (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
                 (root / path[1:]).write_text(text)
+                (root / path[1:]).chmod(0o755 if text.startswith("#!") else 0o644)
             for path, target in package.links.items():
                 (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
                 (root / path[1:]).symlink_to(target)
