@@ -24,6 +24,7 @@ NAMES = (
 
 def test_the_four_packages_are_there_and_held(host: Host, packages: Packages) -> None:
     assert packages() == dict.fromkeys(NAMES, ("1.18.1-1", True))
+    assert host.run("rpm -q python3-dnf-plugin-versionlock").rc == 0
 
 
 def test_an_upgrade_leaves_them(host: Host, packages: Packages) -> None:

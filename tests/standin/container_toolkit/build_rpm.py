@@ -5,7 +5,8 @@
 """Stands in for NVIDIA's RPM repository of the Container Toolkit, which ``MOLECULE_TOOLKIT=real`` uses.
 
 ``build_rpm.py FOLDER`` makes ``FOLDER/repos/stable/rpm/<x86_64|aarch64>/``, with the packages of ``build.py``: the
-metadata are signed, as there, and the packages are not. ``FOLDER/repos/base/`` has what dnf itself needs.
+metadata are signed, as there, and the packages are not. ``FOLDER/repos/base/`` has what dnf itself needs:
+there, versionlock's package is what brings the plugin back that was put aside as ``*.hidden``.
 ``FOLDER/repos/gpgkey`` is the key, ``FOLDER/repos/other.pub`` one that signs nothing, and ``FOLDER/fingerprint`` the
 key's. Needs rpmbuild, createrepo_c and gpg, and ``nvidia_repository`` and ``nvidia_rpm_repository`` beside this folder.
 """
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+# Debian's package of dnf's plugins has it.
+PLUGIN = "/usr/lib/python3/dist-packages/dnf-plugins/versionlock.py"
 
 
 def load(name: str, path: Path) -> Any:
@@ -63,7 +66,8 @@ def main() -> None:
         place.mkdir(parents=True)
     for version in toolkit.VERSIONS:
         rpm.build(target, version, "1", packages(version))
-    rpm.build(base, "1", "1", [rpm.Package("python3-dnf-plugin-versionlock"), rpm.Package("bash")])
+    plugin = rpm.Package("python3-dnf-plugin-versionlock", scriptlets={"post": f"mv {PLUGIN}.hidden {PLUGIN}"})
+    rpm.build(base, "1", "1", [plugin, rpm.Package("bash", ["Provides: /bin/sh"])])
     for place in (target, base):
         rpm.run("createrepo_c", "--quiet", place)
     with tempfile.TemporaryDirectory() as home:

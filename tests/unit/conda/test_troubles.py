@@ -30,6 +30,10 @@ def wrapped(folder: Path, script: str) -> str:
     return str(path)
 
 
+# Spread over the time that a run takes.
+KILLS = 6
+
+
 @pytest.mark.parametrize("atomic", [False, True], ids=["in place", "atomic"])
 def test_a_killed_run_is_made_good_by_the_next_one(module: Module, tmp_path: Path, *, atomic: bool) -> None:
     prefix = tmp_path / "env"
@@ -39,10 +43,10 @@ def test_a_killed_run_is_made_good_by_the_next_one(module: Module, tmp_path: Pat
     module.run(**options, packages=wishes[0])
     usual = time.monotonic() - start
     rng = random.Random(20261128)  # noqa: S311
-    for number in range(10):
+    for number in range(KILLS):
         wish = wishes[(number + 1) % 2]
         process = module.start(**options, packages=wish)
-        time.sleep(usual * (number + rng.random()) / 10)
+        time.sleep(usual * (number + rng.random()) / KILLS)
         # The tool goes on, or is killed as well.
         (os.killpg if number % 2 else os.kill)(process.pid, signal.SIGKILL)
         process.communicate()
