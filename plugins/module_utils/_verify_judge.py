@@ -10,9 +10,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional, Union
 
 from ._gpu import SLOW_DOWNS
+
+# A count, or the numbers of a log's records; null where it can't be known.
+Counter = Optional[Union[int, list[int]]]
 
 WARN = {
     "gemm_fp64": 0.6,
@@ -123,7 +126,7 @@ def against_peak(check: Mapping[str, Any], peaks: Mapping[str, float], limits: T
 
 
 def counter_changes(
-    before: Mapping[str, int | None] | None, after: Mapping[str, int | None] | None
+    before: Mapping[str, Counter] | None, after: Mapping[str, Counter] | None
 ) -> tuple[list[str], list[str]]:
     """What fails and what warns, in words, of counters that rose during the work."""
 
@@ -131,11 +134,18 @@ def counter_changes(
         found = []
         for name, words in names.items():
             first, last = (before or {}).get(name), (after or {}).get(name)
-            if first is not None and last is not None and last > first:
-                found.append(f"{last - first} {words}")
+            if first is not None and last is not None and (more := _more(first, last)) > 0:
+                found.append(f"{more} {words}")
         return found
 
     return risen(FAILING_COUNTERS), risen(WARNING_COUNTERS)
+
+
+def _more(first: int | list[int], last: int | list[int]) -> int:
+    """By how much a counter rose. A log that is full loses an old record for each new one."""
+    if isinstance(first, list) or isinstance(last, list):
+        return len(set(last) - set(first)) if isinstance(first, list) and isinstance(last, list) else 0
+    return last - first
 
 
 def reasons_of(bits: int | None) -> list[str]:

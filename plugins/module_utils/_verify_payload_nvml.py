@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any, Callable
 
 PR_SET_PDEATHSIG = 1
@@ -30,8 +31,13 @@ MOST_POINTS = 600
 WHOLE_GPU = 0xFFFFFFFF
 KERNEL_LOG = "/dev/kmsg"
 LONGEST_RECORD = 8192
-# NVRM: Xid (PCI:0000:3b:00): 79, pid=..., https://docs.nvidia.com/deploy/xid-errors/
-XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): \d+", re.IGNORECASE)
+LONGEST_READING = 5.0
+# 4,1201,5100,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=..., https://docs.nvidia.com/deploy/xid-errors/
+# Before its text, a record has its facility and level (below 8 if it is of the kernel itself) and its number.
+XID = re.compile(
+    rb"^[0-7],(\d+),[^;\n]*;[^\n]*?NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})[^)\n]*\): \d",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 Binding = Any  # the module pynvml has no types
 
@@ -61,8 +67,8 @@ def process(one: Any) -> dict[str, Any]:
     return {"pid": int(one.pid), "gpu_instance_id": None if instance in (None, WHOLE_GPU) else int(instance)}
 
 
-def counters(nvml: Binding, handle: Any) -> dict[str, int | None]:
-    """Counters that only rise when something is wrong, since the driver was loaded."""
+def counters(nvml: Binding, handle: Any) -> dict[str, int | list[int] | None]:
+    """Counters that only rise when something is wrong, since the driver was loaded; of a log, its records' numbers."""
     rows = tried(lambda: list(nvml.nvmlDeviceGetRemappedRows(handle))) or [None] * 4
     return {
         "ecc_corrected": tried(lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, CORRECTED, VOLATILE))),
@@ -79,12 +85,12 @@ def counters(nvml: Binding, handle: Any) -> dict[str, int | None]:
     }
 
 
-def kernel_log() -> str:
-    """What the kernel still has of its log, which only root and few others may read. Raises OSError."""
-    records = []
+def kernel_log() -> Iterator[bytes]:
+    """The records that the kernel has of its log, which only root and few others may read. Raises OSError."""
     log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
+    until = time.monotonic() + LONGEST_READING  # records may come as fast as they are read
     try:
-        while True:
+        while time.monotonic() < until:
             try:
                 record = os.read(log, LONGEST_RECORD)
             except BlockingIOError:
@@ -93,10 +99,9 @@ def kernel_log() -> str:
                 continue
             if not record:
                 break
-            records.append(record)
+            yield record
     finally:
         os.close(log)
-    return b"".join(records).decode("utf-8", "replace")
 
 
 def place(bus_id: str | bytes) -> str:
@@ -106,9 +111,10 @@ def place(bus_id: str | bytes) -> str:
     return f"{int(domain, 16):04x}:{bus}:{device}"
 
 
-def xids(bus_id: str | bytes) -> int:
-    """How many errors (Xid) of a GPU are in the kernel's log. Raises OSError."""
-    return sum(place(found) == place(bus_id) for found in XID.findall(kernel_log()))
+def xids(bus_id: str | bytes) -> list[int]:
+    """The numbers of the records of a GPU's errors (Xid) in the kernel's log. Raises OSError."""
+    found = (one.groups() for record in kernel_log() for one in XID.finditer(record))
+    return [int(number) for number, address in found if place(address) == place(bus_id)]
 
 
 def link_states(nvml: Binding, handle: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu_peaks, _verify_payload_nvml
+from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu_peaks, _verify_judge, _verify_payload_nvml
 from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import FakeNvml, recorded
 
 
@@ -75,23 +75,57 @@ LOG = """\
 6,1200,5000,-;usb 1-1: new device
 4,1201,5100,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
  SUBSYSTEM=pci
-4,1202,5200,-;NVRM: Xid (PCI:0000:3B:00): 13, pid=4711, name=python3, Graphics Exception
+4,1202,5200,-,caller=T4711;NVRM: Xid (PCI:0000:3B:00): 13, pid=4711, name=python3, Graphics Exception
 4,1203,5300,-;NVRM: Xid (0000:86:00): 31, Ch 00000010
 4,1204,5400,-;NVRM: GPU at PCI:0000:3b:00: GPU-00000000-0000-4000-8000-000000000000
+4,1205,5500,-;NVRM: Xid (PCI:00010000:3B:00.0): 45, pid=4711
+12,1206,5600,-;health: NVRM: Xid (PCI:0000:3b:00): 79 was seen
+4,1207,5700,-;NVRM: Xid (PCI:0000:3b
+ x:00): 79
+4,,5800,-;NVRM: Xid (PCI:0000:3b:00): 79
+4,1209;NVRM: Xid (PCI:): , pid=\udcff
 """
 
 
-@pytest.mark.parametrize(
-    ("bus_id", "count"),
-    [("00000000:3B:00.0", 2), (b"00000000:3B:00.0", 2), ("0000:86:00.0", 1), ("00000001:3B:00.0", 0)],
-)
-def test_xids_of_a_gpu_are_counted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bus_id: str | bytes, count: int
-) -> None:
-    path = tmp_path / "kmsg"
-    path.write_text(LOG)
+def log_of(monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> None:
+    path.write_text(text, errors="surrogateescape")
     monkeypatch.setattr(_verify_payload_nvml, "KERNEL_LOG", str(path))
-    assert _verify_payload_nvml.xids(bus_id) == count
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "numbers"),
+    [
+        ("00000000:3B:00.0", [1201, 1202]),
+        (b"00000000:3B:00.0", [1201, 1202]),
+        ("0000:86:00.0", [1203]),
+        ("00010000:3b:00.0", [1205]),
+        ("10000:3b:00.0", [1205]),
+        ("00000001:3B:00.0", []),
+    ],
+)
+def test_xids_of_a_gpu_are_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bus_id: str | bytes, numbers: list[int]
+) -> None:
+    log_of(monkeypatch, tmp_path / "kmsg", LOG)
+    assert _verify_payload_nvml.xids(bus_id) == numbers
+
+
+def test_a_full_log_that_loses_an_old_record_for_each_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_verify_payload_nvml, "LONGEST_RECORD", 1 << 20)  # a file gives all of them in one
+    readings = []
+    for first in (1000, 1003):
+        storm = (f"4,{number},5100,-;NVRM: Xid (PCI:0000:3b:00): 31\n" for number in range(first, first + 5000))
+        log_of(monkeypatch, tmp_path / "kmsg", "".join(storm))
+        readings.append({"xids": _verify_payload_nvml.xids("00000000:3B:00.0")})
+    assert _verify_judge.counter_changes(*readings) == ([], ["3 errors of the driver (Xid) in the kernel log"])
+
+
+def test_a_log_that_grows_as_fast_as_it_is_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = b"4,1201,5100,-;NVRM: Xid (PCI:0000:3b:00): 31\n"
+    monkeypatch.setattr(_verify_payload_nvml, "KERNEL_LOG", os.devnull)
+    monkeypatch.setattr(_verify_payload_nvml, "LONGEST_READING", 0.2)
+    monkeypatch.setattr(os, "read", lambda _log, _most: record)
+    assert set(_verify_payload_nvml.xids("00000000:3B:00.0")) == {1201}
 
 
 def test_a_log_that_gives_no_more_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -102,11 +136,11 @@ def test_a_log_that_gives_no_more_is_not_waited_for(monkeypatch: pytest.MonkeyPa
     writer: list[int] = []
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     writer.append(os.open(path, os.O_WRONLY))
-    os.write(writer[0], LOG.encode())
+    os.write(writer[0], LOG.encode(errors="surrogateescape"))
     timer = threading.Timer(20, lambda: os.close(writer.pop()))
     timer.start()
     try:
-        assert _verify_payload_nvml.xids("00000000:3b:00.0") == 2
+        assert _verify_payload_nvml.xids("00000000:3b:00.0") == [1201, 1202]
     finally:
         timer.cancel()
         os.close(opened)
