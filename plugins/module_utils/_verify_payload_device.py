@@ -119,6 +119,10 @@ CAPABILITIES = {"gemm_tf32": (8, 0), "gemm_fp8": (8, 9)}
 FLOAT = 4
 
 
+class UnsupportedError(Exception):
+    """Something that this GPU's libraries can't do, which is no fault of it."""
+
+
 class DeviceWorker(Worker):
     """What a GPU does by itself, so that all GPUs can do it at the same time."""
 
@@ -131,8 +135,7 @@ class DeviceWorker(Worker):
         self.prepare()
         self.check("memory_pattern", "wrong words", self.memory_pattern)
         for name in GEMMS:
-            if self.capability >= CAPABILITIES.get(name, (0, 0)) and product_of(name).available():
-                self.check(name, "TFLOP/s", lambda name=name: self.gemm(name))  # type: ignore[misc]
+            self.check(name, "TFLOP/s", lambda name=name: self.gemm(name))  # type: ignore[misc]
         self.check("copy_device", "GB/s", self.copy_device)
 
     def prepare(self) -> None:
@@ -242,7 +245,14 @@ class DeviceWorker(Worker):
         return statistics.median([first, *(self.elapsed(action) for _run in range(runs))])
 
     def gemm(self, name: str) -> tuple[Any, Any, str | None]:
-        product = product_of(name)(self, name)
+        needed = CAPABILITIES.get(name, (0, 0))
+        if self.capability < needed:
+            since, own = (".".join(map(str, one)) for one in (needed, self.capability))
+            return None, None, f"not measured: GPUs have it from compute capability {since}, this one has {own}"
+        try:
+            product = product_of(name)(self, name)
+        except UnsupportedError as error:
+            return None, None, f"not measured: {error}"
         try:
             seconds = self.timed(product.compute)
             product.verify()
@@ -300,13 +310,8 @@ class Product:
             self.free()
             raise
 
-    @staticmethod
-    def available() -> bool:
-        """Whether there is what computes them."""
-        return True
-
     def begin(self) -> None:
-        """Have what computes."""
+        """Have what computes. Raises UnsupportedError where the libraries don't have it."""
         cupy = self.worker.cupy
         self.multiply = cupy.cuda.cublas.gemmEx
         self.handle = cupy.cuda.device.get_cublas_handle()

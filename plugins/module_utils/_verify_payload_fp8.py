@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from ._verify_payload_device import PRODUCTS, DeviceWorker, Product
+from ._verify_payload_device import PRODUCTS, DeviceWorker, Product, UnsupportedError
 
 LT_LIBRARY = "libcublasLt.so."
 LT_WORKSPACE = 32 << 20
@@ -22,6 +22,8 @@ LT_TRANSPOSED = 1
 LT_FLOAT32 = 0
 # A result of the heuristic is an algorithm of 64 bytes, the size of its workspace, its status, and more.
 LT_HEURISTIC_BYTES, LT_STATUS_AT = 96, 72
+# What a cuBLASLt says that knows nothing of FP8, or doesn't have it for this GPU.
+LT_INVALID_VALUE, LT_NOT_SUPPORTED = 7, 15
 
 
 def loaded_library(name: str) -> str | None:
@@ -35,17 +37,17 @@ class Fp8Product(Product):
     """The product of two matrices in E4M3, in FP32. The left one is transposed, as GPUs before Blackwell need it."""
 
     workspace = 0
+    begun = False
 
     def __init__(self, worker: DeviceWorker, name: str) -> None:
         self.made: list[tuple[str, Any]] = []
         super().__init__(worker, name)
 
-    @staticmethod
-    def available() -> bool:
-        return loaded_library(LT_LIBRARY) is not None
-
     def begin(self) -> None:
-        self.library = ctypes.CDLL(loaded_library(LT_LIBRARY))
+        path = loaded_library(LT_LIBRARY)
+        if path is None:
+            raise UnsupportedError("cuBLASLt isn't there")
+        self.library = ctypes.CDLL(path)
         self.room = min(LT_WORKSPACE, self.worker.room() // LT_WORKSPACE_SHARE)
         self.workspace = self.worker.cupy.cuda.runtime.malloc(self.room)
         self.lt = self.make("cublasLtCreate", "cublasLtDestroy")
@@ -67,10 +69,16 @@ class Fp8Product(Product):
         )  # fmt: skip
         status = ctypes.c_int.from_buffer(self.algorithm, LT_STATUS_AT).value
         if not found.value or status:
-            raise RuntimeError(f"cuBLASLt has no algorithm for a product of {self.side}³ in FP8 (status {status})")
+            raise UnsupportedError(f"cuBLASLt has no algorithm for a product of {self.side}³ in FP8 (status {status})")
+        self.begun = True
 
     def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.library, name)(*arguments)
+        function = getattr(self.library, name, None)
+        if function is None:
+            raise UnsupportedError(f"this cuBLASLt is too old, it has no {name}")
+        status = function(*arguments)
+        if status in (LT_INVALID_VALUE, LT_NOT_SUPPORTED) and not self.begun:
+            raise UnsupportedError(f"this cuBLASLt has no FP8 for this GPU ({name} ended with status {status})")
         if status:
             raise RuntimeError(f"{name} of cuBLASLt ended with status {status}")
 

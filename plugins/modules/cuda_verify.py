@@ -101,10 +101,10 @@ options:
         that is compiled at run time, a matrix product against the CPU's, and that matrix products reach 5 % of the
         GPU's peak rate.
       - V(standard) takes up to half a minute, and all of a GPU's free memory but O(memory_margin). It also writes
-        patterns to that memory and reads them back, measures matrix products in FP64, FP32, TF32, FP16 and, where the
-        GPU (from compute capability 8.9) and cuBLASLt have it, FP8, and copies within the GPU, to and from the host,
-        and between GPUs, sums over all GPUs by NCCL, compares GPUs of the same name, and looks at the counters of
-        errors, the links of NVLink and the driver's errors (Xid) in the kernel log before and after.
+        patterns to that memory and reads them back, measures matrix products in FP64, FP32, FP16 and, where the GPU
+        (from compute capability 8.0 and 8.9) and cuBLASLt have them, TF32 and FP8, and copies within the GPU, to and
+        from the host, and between GPUs, sums over all GPUs by NCCL, compares GPUs of the same name, and looks at the
+        counters of errors, the links of NVLink and the driver's errors (Xid) in the kernel log before and after.
       - V(thorough) does all this, and lets all GPUs multiply matrices for O(duration), while their clocks, power and
         temperature are sampled.
       - GPUs work at the same time, but for copies from and to the host, to each other and by NCCL, which disturb each
@@ -457,7 +457,9 @@ verification:
               type: bool
               returned: always
             figure:
-              description: What was found, null if the check broke off.
+              description:
+                - What was found, null if the check broke off, or if this GPU or its libraries don't have what is to be
+                  measured, as RV(verification.gpus[].checks[].message) says then.
               type: raw
               returned: always
               sample: 51.5

@@ -47,7 +47,7 @@ class Machine:
         path = os.environ.get("CUPY_STANDIN_CUBLASLT")
         self.lt = ctypes.CDLL(path) if path else None
         if self.lt:
-            for name in ("wrong", "no_algorithm"):
+            for name in ("wrong", "no_algorithm", "old", "hang"):
                 ctypes.c_int.in_dll(self.lt, f"cublaslt_standin_{name}").value = f"{name}_gemm_fp8" in troubles
             if "slow_gemm" in troubles:
                 ctypes.c_double.in_dll(self.lt, "cublaslt_standin_rate").value *= 0.1

@@ -109,8 +109,7 @@ def test_checks_of_deeper_levels_are_documented(run: Any, monkeypatch: pytest.Mo
         )
     )
     found = {check["name"] for one in verification["gpus"] for check in one["checks"]}
-    # gemm_fp8 needs cuBLASLt, see test__verify_deep.py.
-    assert found == of_gpus - {"tips_groupby", "quick", "thorough", "gemm_fp8"}
+    assert found == of_gpus - {"tips_groupby", "quick", "thorough"}
     assert {check["name"] for check in verification["checks"]} == between - {"visible_gpus"}
 
 
