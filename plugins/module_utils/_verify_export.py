@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -60,9 +60,9 @@ def _escaped(label: str) -> str:
 
 def _number(value: object) -> float | None:
     """A finite number as it is, anything else as null; a truth is no number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return value
+    return value if abs(value) <= sys.float_info.max else None
 
 
 def metrics(verification: Mapping[str, Any], when: float) -> str:
@@ -79,7 +79,8 @@ def metrics(verification: Mapping[str, Any], when: float) -> str:
     host_passed = Metric("host_check_passed", "Whether a check between GPUs passed (1) or not (0).")
     host_figure = Metric("host_check_figure", "What a check between GPUs found, in the unit that label unit names.")
     timestamp.add(round(when, 3))
-    duration.add(verification["seconds"])
+    if (found := _number(verification["seconds"])) is not None:
+        duration.add(found)
     verified.add(int(verification["verified"]), level=verification["level"])
     if verification["failure"]:
         failure.add(1, kind=verification["failure"]["kind"])
@@ -157,10 +158,8 @@ def lasting_fact(text: str) -> str:
 
 def read(path: Path) -> str | None:
     """Return what a file has, null if there is none. Raises OSError."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return None
+    # Of what is no file, such as a pipe, nobody waits for an end.
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def write(path: Path, text: str) -> None:
@@ -168,7 +167,7 @@ def write(path: Path, text: str) -> None:
     # The textfile collector and Ansible read *.prom and *.fact only, so that neither sees the part.
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
+        with os.fdopen(number, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
             file.flush()
             os.fchmod(number, MODE)

@@ -89,7 +89,8 @@ def leave(options: Mapping[str, Any], verification: Mapping[str, Any], when: flo
 
 def excused(options: Mapping[str, Any], verification: Mapping[str, Any]) -> bool:
     """Whether the only trouble of a host is that it has no GPU, and that is as it should be."""
-    return bool(verification["failure"]["kind"] == "no_gpu" and not options["require_gpu"])
+    none = verification["failure"]["kind"] == "no_gpu" and not verification["gpus"]
+    return bool(none and not options["require_gpu"])
 
 
 def main(arguments: Sequence[str]) -> int:

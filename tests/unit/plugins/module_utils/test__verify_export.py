@@ -107,16 +107,19 @@ def test_checks_between_gpus() -> None:
     assert sample(text, "host_check_figure", check="peer_to_peer", uuids="GPU-0,GPU-1", unit="GB/s") == 391
 
 
-@pytest.mark.parametrize("figure", [float("nan"), float("inf"), True, "13.0", None, [1]])
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), 10**400, True, "13.0", None, [1]])
 def test_what_is_no_number_is_no_figure(figure: object) -> None:
     one = unit(0).result("passed", checks=[{**RATE, "figure": figure, "share": None}])
     text = _verify_export.metrics(verification(one), WHEN)
     assert sample(text, "check_figure") is None
     assert sample(text, "check_peak_ratio") is None
     assert sample(text, "check_passed") == 1
+    assert sample(_verify_export.metrics(verification(seconds=figure), WHEN), "duration_seconds") is None
 
 
-@pytest.mark.parametrize("name", ['a "card"', "back\\slash", "two\nlines", "c:\\new", "ü}{,="])
+@pytest.mark.parametrize(
+    "name", ['a "card"', "back\\slash", "two\nlines", "c:\\new", "ü}{,=", "two\rlines", "a\u2028b\x00"]
+)
 def test_names_come_through(name: str) -> None:
     one = Unit("GPU-0", 0, None, name).result("passed")
     text = _verify_export.metrics(verification(one), WHEN)

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import _gpu, _verify_unattended
-from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import STANDIN, facts, gpu
+from ansible_collections.cudahub.gpu.tests.unit.plugins.verify_cases import STANDIN, facts, gpu, mig_gpu
 
 COLLECTION = Path(__file__).parents[4]
 VARIABLES = yaml.safe_load((COLLECTION / "roles/gpu_verify/vars/main.yml").read_text())
@@ -131,6 +131,8 @@ def test_simulated_gpus_are_said_to_be(run: Any, tmp_path: Path) -> None:
 def test_a_host_without_gpu_may_be_as_it_should(run: Any) -> None:
     assert run()[0] == 1
     assert run(require_gpu=False)[0] == 0
+    # One that can't be verified is none that isn't there: role gpu_verify says the same.
+    assert run(mig_gpu(0), require_gpu=False)[0] == 1
 
 
 def test_what_can_not_be_done_is_told(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +162,12 @@ def test_a_known_gpu_that_has_left_the_bus_is_missed(run: Any) -> None:
     # A new GPU is verified, too, and one that has moved is none that is missed.
     assert "GPUs: 3 simulated" in run(one, other, new, simulated=True, known=known)[1]
     assert "GPUs: 2 simulated" in run(one, {**other, "pci_bus_id": "00000000:FE:00.0"}, simulated=True, known=known)[1]
+
+
+def test_a_name_of_a_gpu_that_no_file_can_hold_as_it_is(run: Any, tmp_path: Path) -> None:
+    assert run(gpu(0, name="NVIDIA \udcff\ud800"), simulated=True)[0] == 0
+    assert 'name="NVIDIA ??"' in (tmp_path / "gpu.prom").read_text()
+    assert json.loads((tmp_path / "gpu.fact").read_text())["gpus"][0]["verdict"] == "simulated"
 
 
 def test_programs_that_are_there_are_asked() -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,19 @@ def test_a_directory_is_refused(run: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "gpu.fact").exists()
 
 
-@pytest.mark.parametrize("given", [{}, {"gpus": [{}]}, {**PASSED, "gpus": 3}, {**PASSED, "failure": "text"}])
+def test_what_is_no_file_is_replaced_and_not_waited_for(run: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gpu.prom")
+    (tmp_path / "gpu.fact").symlink_to("/nonexistent/gpu.fact")
+    assert run(check=True)["changed"] is True
+    assert (tmp_path / "gpu.prom").is_fifo()
+    assert run()["changed"] is True
+    assert "cudahub_gpu_verify_verified" in (tmp_path / "gpu.prom").read_text()
+    assert json.loads((tmp_path / "gpu.fact").read_text())["verified"] is True
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"gpus": [{}]}, {**PASSED, "gpus": 3}, {**PASSED, "failure": "text"}, {**PASSED, "verified": "no"}]
+)
 def test_what_is_no_verification_is_refused(run: Any, tmp_path: Path, given: object) -> None:
     assert "verification is no result of cuda_verify" in run(given)["msg"]
     assert list(tmp_path.iterdir()) == []
