@@ -27,7 +27,7 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class OddOne:
-    """A figure that is below the median of GPUs that are alike; ``share`` is of the median."""
+    """A figure that is below the median of ``count`` GPUs that are alike, on ``hosts``; ``share`` is of the median."""
 
     host: str | None
     uuid: str
@@ -37,6 +37,7 @@ class OddOne:
     median: float
     share: float
     count: int
+    hosts: int
 
     def sentence(self) -> str:
         return (
@@ -62,9 +63,11 @@ def odd_ones(results: Iterable[Mapping[str, Any]], spread: float) -> list[OddOne
     found = []
     for (_name, _profile, name, unit), members in groups.items():
         median = statistics.median(check["figure"] for _result, check in members)
+        hosts = len({result.get("host") for result, _check in members})
         for result, check in members:
-            if len(members) > 1 and check["figure"] < (1 - spread) * median:
+            # What is no rate, as nought or less, is no measure of others.
+            if len(members) > 1 and 0 < median and check["figure"] < (1 - spread) * median:
                 share = check["figure"] / median
                 host, uuid = result.get("host"), str(result["uuid"])
-                found.append(OddOne(host, uuid, name, check["figure"], unit, median, share, len(members)))
+                found.append(OddOne(host, uuid, name, check["figure"], unit, median, share, len(members), hosts))
     return found

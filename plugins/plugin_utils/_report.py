@@ -17,11 +17,10 @@ from typing import Any
 
 from ansible_collections.cudahub.gpu.plugins.module_utils._verify_spread import odd_ones
 
-from ._table import clean, driver_word, is_gpu_facts, is_verification, natural
+from ._table import LONGEST_LIST, clean, driver_word, is_gpu_facts, is_verification, mappings, natural
 
 FORMAT = 1
 LONGEST_TEXT = 2000
-LONGEST_LIST = 10_000
 # Hosts and GPUs, the worst first.
 TROUBLE = ("unreachable", "failed", "warning", "unknown", "skipped", "simulated", "none", "passed")
 WORDS = {
@@ -34,6 +33,7 @@ WORDS = {
 }
 SPREAD = 0.1
 SERIES = ("sm_clock_mhz", "memory_clock_mhz", "power_watts", "temperature_celsius")
+UNKNOWN_GPU = "unknown GPU"
 NOTHING_KNOWN = "Nothing is known about its GPUs."
 
 
@@ -228,13 +228,6 @@ def integer(value: object) -> int | None:
     return None if found is None or found != int(found) else int(found)
 
 
-def mappings(value: object) -> list[Mapping[str, Any]]:
-    """The dictionaries in what should be a list of them."""
-    if not isinstance(value, (list, tuple)):
-        return []
-    return [one for one in value[:LONGEST_LIST] if isinstance(one, Mapping)]
-
-
 def texts(value: object) -> tuple[str, ...]:
     """The texts in what should be a list of them, each once."""
     if not isinstance(value, (list, tuple)):
@@ -314,7 +307,7 @@ def _gpu(found: Mapping[str, Any], facts: Mapping[str, Any]) -> Gpu:
         label="?" if index is None else str(index),
         uuid=text(found.get("uuid")),
         pci_bus_id=text(found.get("pci_bus_id")),
-        name=name or "unknown GPU",
+        name=name or UNKNOWN_GPU,
         mig_profile=profile,
         verdict=verdict if verdict in WORDS else "unknown",
         kind=kind,
@@ -425,10 +418,6 @@ def host_of(name: str, result: Mapping[str, Any]) -> Host:
 
 def compared(hosts: Sequence[Host], spread: float) -> list[Host]:
     """The hosts, with a warning for each figure that is far below the median of that model's GPUs on several hosts."""
-    homes: dict[tuple[str, str | None], set[int]] = {}
-    for place, host in enumerate(hosts):
-        for gpu in host.gpus:
-            homes.setdefault((gpu.name, gpu.mig_profile), set()).add(place)
     entries = [
         {
             "host": str(place),
@@ -439,21 +428,23 @@ def compared(hosts: Sequence[Host], spread: float) -> list[Host]:
         }
         for place, host in enumerate(hosts)
         for slot, gpu in enumerate(host.gpus)
-        if len(homes[gpu.name, gpu.mig_profile]) > 1
+        if gpu.name != UNKNOWN_GPU
     ]
     found: dict[tuple[int, int], list[str]] = {}
     for odd in odd_ones(entries, spread):
         place, slot = int(odd.host or 0), int(odd.uuid)
         gpu = hosts[place].gpus[slot]
         # Its own host may have said the same.
-        if not any(f"{odd.check} reaches" in one and "below the median" in one for one in gpu.warnings):
-            sentence = f"{odd.sentence()} on {len(homes[gpu.name, gpu.mig_profile])} hosts"
+        if odd.hosts > 1 and not any(
+            f"{odd.check} reaches" in one and "below the median" in one for one in gpu.warnings
+        ):
+            sentence = f"{odd.sentence()} on {odd.hosts} hosts"
             found.setdefault((place, slot), []).append(f"GPU {gpu.uuid} ({gpu.pci_bus_id}): {sentence}")
     told = list(hosts)
     for (place, slot), warnings in found.items():
         gpus = list(told[place].gpus)
         gpus[slot] = replace(gpus[slot], warnings=(*gpus[slot].warnings, *warnings))
-        state = "warning" if told[place].state == "passed" else told[place].state
+        state = min(told[place].state, gpus[slot].state, key=TROUBLE.index)
         told[place] = replace(told[place], gpus=tuple(gpus), state=state)
     return told
 

@@ -20,6 +20,8 @@ Measure = Callable[[str], int]
 
 HEADERS = ("HOST", "GPU", "NAME", "MEMORY", "DRIVER", "MIG", "HEALTH", "VERIFIED")
 UNKNOWN = "-"
+LONGEST_LIST = 10_000
+MOST_BYTES = 2**63
 GAP = 2
 # The narrowest each column may become before rows are stacked instead.
 MINIMUM_WIDTHS = (8, 3, 12, 8, 10, 3, 8, 9)
@@ -93,13 +95,13 @@ class Host:
     @property
     def gpus(self) -> list[Mapping[str, Any]]:
         """The GPUs in the host's facts, or those that were verified where nobody asked for facts."""
-        return list(self.verified.values() if self.facts is None else self.facts.get("gpus") or [])
+        return list(self.verified.values()) if self.facts is None else mappings(self.facts.get("gpus"))
 
     def verdict(self, unit: Mapping[str, Any]) -> Verdict | None:
         """The verdict about a GPU or MIG instance; never a pass for a simulated one."""
         if self.simulated:
             return Verdict("simulated")
-        instances = (unit.get("mig") or {}).get("instances") or []
+        instances = _instances(unit)
         if instances:
             return worst(map(self.verdict, instances))
         return self.verdicts.get(str(unit.get("uuid") or unit.get("pci_bus_id"))) or self.failure
@@ -140,7 +142,7 @@ class Fleet:
         # Where GPUs are listed, the failure of the whole is that of one of them.
         failure = verification.get("failure") if not verification["gpus"] else None
         host.failure = _failed(failure) if failure else None
-        for gpu in verification["gpus"]:
+        for gpu in mappings(verification["gpus"]):
             verdict = str(gpu.get("verdict"))
             known = _failed(gpu.get("failure")) if verdict == "failed" else Verdict(verdict, message=gpu.get("reason"))
             key = str(gpu.get("uuid") or gpu.get("pci_bus_id"))
@@ -166,8 +168,24 @@ def is_verification(value: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(value, Mapping) and "verified" in value and isinstance(value.get("gpus"), list)
 
 
-def _failed(failure: Mapping[str, Any] | None) -> Verdict:
-    failure = failure or {}
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """The dictionaries in what should be a list of them."""
+    if not isinstance(value, (list, tuple)):
+        return []
+    return [one for one in value[:LONGEST_LIST] if isinstance(one, Mapping)]
+
+
+def _mig(gpu: Mapping[str, Any]) -> Mapping[str, Any]:
+    mig = gpu.get("mig")
+    return mig if isinstance(mig, Mapping) else {}
+
+
+def _instances(gpu: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return mappings(_mig(gpu).get("instances"))
+
+
+def _failed(failure: object) -> Verdict:
+    failure = failure if isinstance(failure, Mapping) else {}
     return Verdict("failed", kind=failure.get("kind"), message=failure.get("message"))
 
 
@@ -184,15 +202,17 @@ def clean(text: object) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
 
 
-def memory(size: int | None) -> str:
+def memory(size: object) -> str:
     """Bytes as GiB with one decimal."""
-    return UNKNOWN if size is None else f"{size / 2**30:.1f} GiB"
+    if not isinstance(size, (int, float)) or not 0 <= size < MOST_BYTES:
+        return UNKNOWN
+    return f"{size / 2**30:.1f} GiB"
 
 
 def mig_mode(mig: Mapping[str, Any] | None) -> str:
     """The MIG mode of a GPU, and the one it waits for if that is another."""
     enabled, pending = (mig or {}).get("enabled"), (mig or {}).get("pending")
-    if enabled is None:
+    if not isinstance(enabled, bool):
         return UNKNOWN
     words = {True: "on", False: "off"}
     return words[enabled] if pending in (None, enabled) else f"{words[enabled]}, {words[not enabled]} pending"
@@ -212,7 +232,7 @@ def _severity(problems: Sequence[Mapping[str, Any]]) -> Level:
 
 
 def _health(gpu: Mapping[str, Any], driver: Mapping[str, Any]) -> str:
-    codes = dict.fromkeys(str(problem.get("code")) for problem in gpu.get("problems") or [])
+    codes = dict.fromkeys(str(problem.get("code")) for problem in mappings(gpu.get("problems")))
     if codes:
         return ", ".join(codes)
     if not driver:
@@ -241,23 +261,23 @@ def _gpu_rows(host: Host) -> Iterator[Row]:
         yield Row(
             (
                 clean(host.name),
-                UNKNOWN if index is None else str(index),
+                UNKNOWN if index is None else clean(index),
                 clean(gpu.get("name") or gpu.get("pci_device_id") or UNKNOWN),
                 memory(gpu.get("memory_bytes")),
                 clean(driver_word(driver, reboot_needed=host.reboot_needed)),
-                mig_mode(gpu.get("mig")),
+                mig_mode(_mig(gpu)),
                 clean(_health(gpu, driver)),
                 clean(verdict.word if verdict else UNKNOWN),
             ),
-            _highest(driver_level, _severity(gpu.get("problems") or []), _verdict_level(verdict)),
+            _highest(driver_level, _severity(mappings(gpu.get("problems"))), _verdict_level(verdict)),
         )
-        for position, instance in enumerate((gpu.get("mig") or {}).get("instances") or []):
+        for position, instance in enumerate(_instances(gpu)):
             verdict = host.verdict(instance)
             number = instance.get("index")
             yield Row(
                 (
                     clean(host.name),
-                    f"{UNKNOWN if index is None else index}.{position if number is None else number}",
+                    clean(f"{UNKNOWN if index is None else index}.{position if number is None else number}"),
                     clean(f"MIG {instance.get('profile') or UNKNOWN}"),
                     memory(instance.get("memory_bytes")),
                     "",
@@ -308,7 +328,7 @@ def _host_sentences(host: Host) -> Iterator[tuple[str, Level]]:
     if host.gpus and driver.get("state") != "ok" and driver.get("reason"):
         yield str(driver["reason"]), "error"
     for holder in (facts, *host.gpus):
-        for problem in holder.get("problems") or []:
+        for problem in mappings(holder.get("problems")):
             yield str(problem.get("message")), _severity([problem])
     if host.simulated:
         return

@@ -186,6 +186,11 @@ def test_gpus_that_are_not_alike_are_not_compared(others: list[dict[str, Any]]) 
     assert odd(result("GPU-0", 100), *others) == []
 
 
+@pytest.mark.parametrize("figures", [(0, 0, -1), (-5, -1, -1), (0, 0, 0)])
+def test_figures_that_are_no_rates_are_no_measure(figures: tuple[float, ...]) -> None:
+    assert odd(*(result(f"GPU-{number}", figure) for number, figure in enumerate(figures))) == []
+
+
 def point(time: float, **more: Any) -> dict[str, Any]:
     values = {"sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "power_watts": 500.0, "temperature_celsius": 60}
     return {"time": time, **values, "clock_reasons": 0, **more}

@@ -428,3 +428,52 @@ def test_the_odd_one_of_the_fleet_is_named() -> None:
     )
     alone = {"gpu002": fleet["gpu002"]}
     assert report(alone).problems() == []
+
+
+def small_fleet(hosts: int, gpus: int) -> dict[str, Any]:
+    return {
+        f"gpu{number:03}": {
+            "facts": made_fleet.facts_of(number, gpus),
+            "verification": made_fleet.verification_of(number, gpus),
+        }
+        for number in range(hosts)
+    }
+
+
+def test_a_host_with_an_odd_one_beside_one_that_was_skipped_has_a_warning() -> None:
+    fleet = slowed(small_fleet(4, 4), 0.75)
+    busy = fleet["gpu002"]["verification"]["gpus"][0]
+    busy.update(verdict="skipped", reason="It is in use.", checks=[])
+    found = report(fleet)
+    assert (found.hosts[0].name, found.hosts[0].state) == ("gpu002", "warning")
+    assert found.states == {"warning": 1, "passed": 3}
+
+
+def test_a_model_is_only_compared_where_several_hosts_measured_it() -> None:
+    """What one host alone has measured, that host has compared: by its own spread."""
+    fleet = slowed(small_fleet(4, 4), 0.75)
+    for name in ("gpu000", "gpu001", "gpu003"):
+        for gpu in fleet[name]["verification"]["gpus"]:
+            gpu["checks"] = [check for check in gpu["checks"] if check["name"] != "gemm_fp64"]
+    assert report(copy.deepcopy(fleet)).problems() == []
+    fleet["gpu000"]["verification"] = made_fleet.verification_of(0, 4)
+    ((_state, said),) = report(fleet).problems()
+    assert said.endswith("of 8 GPUs that are alike on 2 hosts")
+
+
+def test_gpus_of_unknown_names_are_not_alike() -> None:
+    fleet = slowed(small_fleet(4, 4), 0.75)
+    for host in fleet.values():
+        for gpu in (*host["verification"]["gpus"], *host["facts"]["gpus"]):
+            gpu.update(name=None, pci_device_id=None)
+    assert report(fleet).problems() == []
+
+
+@pytest.mark.parametrize("odd", [0, -1, -1e308, 1e308, float("nan"), None, "45"])
+def test_figures_that_are_none_break_no_comparison(odd: Any) -> None:
+    fleet = small_fleet(2, 2)
+    for host in fleet.values():
+        for gpu in host["verification"]["gpus"]:
+            for check in gpu["checks"]:
+                check["figure"] = odd
+    assert report(fleet).states.total() == 2
