@@ -20,6 +20,7 @@ from ._verify_judge import OptionError, Thresholds
 from ._verify_workers import Command, Outcome
 
 LONGEST_DURATION = 86400.0
+LONGEST_TIMEOUT = 86400
 POLL_SECONDS = 5.0
 SAMPLE_SECONDS = 1.0
 LATE_SECONDS = 5.0
@@ -84,6 +85,14 @@ class Options:
                     f"memory_margin is {self.memory_margin} MiB, and GPU {gpu['uuid']} has {memory // MIB} MiB in all:"
                     " give less."
                 )
+
+
+def refuse_timeout(timeout: float) -> None:
+    """Raise OptionError where a time limit is none."""
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise OptionError(
+            f"timeout is {timeout:g}: give a finite number of seconds above 0, at most {LONGEST_TIMEOUT}."
+        )
 
 
 @dataclass(frozen=True)

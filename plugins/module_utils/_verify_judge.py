@@ -74,6 +74,8 @@ def thresholds(given: Mapping[str, Mapping[str, Any] | None] | None) -> Threshol
     """The defaults, with what a user gives instead. Raises OptionError."""
     merged: dict[str, dict[str, float]] = {"warn": dict(WARN), "fail": dict(FAIL)}
     for kind, values in (given or {}).items():
+        if kind not in merged or not isinstance(values or {}, Mapping):
+            raise OptionError(f"thresholds has '{kind}: {values}': give warn and fail, with shares by check.")
         for check, value in (values or {}).items():
             if check not in WARN:
                 raise OptionError(

@@ -548,8 +548,6 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _verify_workers,
 )
 
-LONGEST_TIMEOUT = 86400
-
 
 def interpreter(python: str | None, conda_prefix: str | None) -> str:
     """Path of the interpreter to use."""
@@ -651,11 +649,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    if not 0 < options["timeout"] <= LONGEST_TIMEOUT:
-        module.fail_json(
-            msg=f"timeout is {options['timeout']:g}: give a finite number of seconds above 0, at most"
-            f" {LONGEST_TIMEOUT}."
-        )
+    try:
+        _verify_deep.refuse_timeout(options["timeout"])
+        deep = deep_options(options)
+    except _verify_judge.OptionError as error:
+        module.fail_json(msg=str(error))
     if options["gpus"] == []:
         module.fail_json(msg="gpus is an empty list: name at least one UUID, or leave it out to verify all GPUs.")
     container = container_of(module)
@@ -693,7 +691,6 @@ def main() -> None:
             end([unit.uuid for unit in _verify.plan(facts["gpus"], request.gpus).units if unit.uuid])
 
     try:
-        deep = deep_options(options)
         facts = _gpu.gather(options["nvml_venvs"], options["timeout"], run).as_dict()
         payload, prove = prover(options["level"], deep, facts)
         verification = _verify.verify(

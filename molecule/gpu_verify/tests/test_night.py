@@ -125,6 +125,22 @@ def test_the_directory_of_metrics_may_be_a_link(play: Play, host: Host) -> None:
     assert "changed=0" in done.stdout
 
 
+def test_a_result_that_can_not_be_kept_hides_no_gpu_that_fails(play: Play, host: Host, clean: None) -> None:
+    host.run_expect([0], "mkdir -p /srv/full && mount -t tmpfs -o size=8k tmpfs /srv/full")
+    host.run_expect([0, 1], "dd if=/dev/zero of=/srv/full/all bs=4k")
+    host.run_expect([0], "gpu-simulator fault add --gpu 1 --kind lost")
+    try:
+        given = {"target": "a100", "entry": "verify", "gpu_verify_metrics_directory": "/srv/full"}
+        done = play(ROLE, "-e", json.dumps(given))
+        assert host.check_output("ls -A /srv/full") == "all"
+    finally:
+        host.run_expect([0], "umount /srv/full")
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2
+    assert "/srv/full/cudahub_gpu.prom could not be written: No space left on device. Make room there." in said
+    assert "[gpu_lost] GPU 1 " in said
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -25,9 +25,9 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "no_such_gpu": ({"gpu_verify_select": "[?name == 'Abacus']"}, "fits none of the 4 GPUs of no_such_gpu: change it"),
     "two_pythons": ({"gpu_verify_python": "/a", "gpu_verify_conda_prefix": "/b"}, "and leave the other empty"),
     "bad_level": ({"gpu_verify_level": "endless"}, "value of gpu_verify_level must be one of: quick"),
-    "bad_timeout": ({"gpu_verify_timeout": -1}, "timeout is -1"),
+    "bad_timeout": ({"gpu_verify_timer": True, "gpu_verify_timeout": -1}, "gpu_verify_timeout is -1"),
     "bad_threshold": (
-        {"gpu_verify_thresholds": {"warn": {"copy_device": 2}}},
+        {**RUN, "gpu_verify_timer": True, "gpu_verify_thresholds": {"warn": {"copy_device": 2}}},
         "thresholds.warn.copy_device is 2: give a share of the peak between 0 and 1.",
     ),
     "bad_margin": (

@@ -19,5 +19,5 @@ def test_no_timer_and_no_result_is_left(host: Host) -> None:
     assert host.run("systemctl list-unit-files --no-legend 'cudahub-gpu-verify*'").stdout == ""
     assert host.check_output("systemctl list-timers --all --no-legend 'cudahub-gpu-verify*'") == ""
     assert host.check_output("systemctl list-units --all --no-legend --plain 'cudahub-gpu-verify*'") == ""
-    assert not host.file("/etc/ansible/facts.d/cudahub_gpu.fact").exists
-    assert not host.file("/var/lib/prometheus/node-exporter/cudahub_gpu.prom").exists
+    for folder in ("/etc/ansible/facts.d", "/var/lib/prometheus/node-exporter"):
+        assert "cudahub" not in host.run(f"ls -A {folder}").stdout
