@@ -25,10 +25,20 @@ from typing import Any
 
 from . import _gpu, _verify, _verify_export, _verify_payload, _verify_workers
 
+HOW = ("python", "conda_prefix", "gpus", "timeout", "cudf", "simulated", "nvml_venvs", "known", "require_gpu")
+OPTIONS = frozenset((*HOW, "metrics", "fact"))
 # Exit codes, beside 0.
 NOT_VERIFIED = 1
 NOT_RUN = 2
 NOT_LEFT = 3
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the options in a file. Raises OSError, and ValueError where they are others."""
+    options = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(options, dict) or OPTIONS - set(options):
+        raise ValueError(f"{path} is of another version of this program: run role gpu_verify again.")
+    return options
 
 
 def output_of(command: Sequence[str]) -> str:
@@ -96,7 +106,7 @@ def excused(options: Mapping[str, Any], verification: Mapping[str, Any]) -> bool
 def main(arguments: Sequence[str]) -> int:
     """Verify, leave the results, and return the exit code."""
     try:
-        options = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+        options = read(Path(arguments[0]))
         verification = verify(options)
     except (OSError, ValueError, _verify_workers.StoppedError) as error:
         sys.stderr.write(f"The GPUs could not be verified: {error}\n")

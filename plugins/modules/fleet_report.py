@@ -33,7 +33,9 @@ attributes:
     description: Supports being used with the C(async) keyword.
     support: none
   check_mode:
-    description: Says what would be reported, and writes nothing.
+    description:
+      - Says what would be reported, writes nothing, and fails where nothing could be written.
+      - With V([]) as O(hosts), it says before the hosts are asked whether their report can be written.
     support: full
   diff_mode:
     description: Shows the summary and the problems of the last report beside those of this one.

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -42,6 +43,7 @@ def write(
 ) -> Written:
     """Write a report into a folder, keep ``keep`` earlier ones in its history; with ``dry``, only look."""
     try:
+        _refuse(folder)
         if dry:
             return _write(report, folder, keep=keep, dry=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,6 +59,23 @@ def write(
             f"The report can't be written into {folder}:{place} {error.strerror}."
             " Give path a directory that this user may write to."
         ) from error
+
+
+def _refuse(folder: Path) -> None:
+    """Raise OSError or ReportError where nothing can be written."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    code = 0
+    if not there.is_dir():
+        code = errno.ENOTDIR
+    elif os.statvfs(there).f_flag & os.ST_RDONLY:
+        code = errno.EROFS
+    elif not os.access(there, os.W_OK | os.X_OK):
+        code = errno.EACCES
+    if code:
+        raise OSError(code, os.strerror(code), str(there))
+    for name in ("index.html", "report.json", "junit.xml"):
+        if (folder / name).is_dir():
+            raise ReportError(f"{folder / name} is a directory, and the report's file belongs there: move it away.")
 
 
 def _write(report: Report, folder: Path, *, keep: int, dry: bool) -> Written:

@@ -63,6 +63,22 @@ def test_hosts_that_fail_or_are_away_are_reported(tmp_path: Path) -> None:
     assert [line.count("failed=1") for line in recap.splitlines() if line.startswith(("away", "here"))] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("report_path=/proc/version", "The report can't be written into /proc/version: Not a directory."),
+        ("report_spread=nan", "spread is nan: give a share of the median"),
+    ],
+)
+def test_a_report_that_cant_be_written_is_refused_before_a_host_is_asked(
+    tmp_path: Path, given: str, words: str
+) -> None:
+    done = run(tmp_path, {"away": AWAY, "here": HERE}, "-e", given)
+    assert done.returncode == 2
+    assert words in " ".join(done.stdout.split())
+    assert "Reach the host" not in done.stdout
+
+
 def test_only_hosts_that_are_away_and_no_failure_at_the_end(tmp_path: Path) -> None:
     done = run(tmp_path, {"away": AWAY}, "-e", "report_fail=false", "--limit", "away")
     assert done.returncode == 0, done.stdout

@@ -130,7 +130,7 @@ def test_bad_input_is_refused(play: Play, tmp_path: Path) -> None:
         "results of a are no dictionary of facts, failed, unreachable, verification": {"results": {"a": 3}},
         "results of b are no dictionary": {"results": {"b": {"gpus": []}}},
         "path is empty: give a folder of the controller.": {"path": ""},
-        '/file/report: Not a directory. Give path a directory that this user may write to."': {
+        '/file: Not a directory. Give path a directory that this user may write to."': {
             "path": "{{ playbook_dir }}/file/report"
         },
         "Unsupported parameters": {"pace": 3},

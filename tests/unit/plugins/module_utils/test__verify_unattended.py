@@ -47,7 +47,7 @@ def options(folder: Path, **more: Any) -> Path:
         "fact": str(folder / "gpu.fact"),
         **more,
     }
-    assert set(given) == set(VARIABLES["_gpu_verify_timer_content"])
+    assert set(given) == set(VARIABLES["_gpu_verify_timer_content"]) == _verify_unattended.OPTIONS
     path = folder / "options.json"
     path.write_text(json.dumps(given))
     return path
@@ -137,9 +137,12 @@ def test_a_host_without_gpu_may_be_as_it_should(run: Any) -> None:
 
 def test_what_can_not_be_done_is_told(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _verify_unattended.main([str(tmp_path / "missing.json")]) == 2
-    (tmp_path / "options.json").write_text("{")
-    assert _verify_unattended.main([str(tmp_path / "options.json")]) == 2
-    assert capsys.readouterr().err.count("The GPUs could not be verified:") == 2
+    for text in ("{", "[]", '{"python": null}'):
+        (tmp_path / "options.json").write_text(text)
+        assert _verify_unattended.main([str(tmp_path / "options.json")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("The GPUs could not be verified:") == 4
+    assert said.count("options.json is of another version of this program: run role gpu_verify again.") == 2
 
 
 def test_a_file_that_can_not_be_written_hides_nothing(run: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -364,6 +365,26 @@ def test_a_place_that_cant_be_written_is_one_sentence(tmp_path: Path) -> None:
             _report_files.ReportError, match=r"^The report can't be written into .*Give path a directory"
         ):
             write(place)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_place_that_cant_be_written_is_refused_before_anything_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    """Check mode says so, too: a playbook asks before it verifies for minutes."""
+    (tmp_path / "report/index.html").mkdir(parents=True)
+    with pytest.raises(_report_files.ReportError, match=r"/report/index\.html is a directory, and .*: move it away\.$"):
+        write(tmp_path / "report", dry=dry)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(_report_files.ReportError, match="Not a directory"):
+        write(tmp_path / "file", dry=dry)
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
+    with pytest.raises(_report_files.ReportError, match=f"into {tmp_path}/a/b: {tmp_path}: Permission denied"):
+        write(tmp_path / "a/b", dry=dry)
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    with pytest.raises(_report_files.ReportError, match="Read-only file system"):
+        write(tmp_path / "a/b", dry=dry)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "index.html", "report"]
 
 
 def test_a_disk_that_is_full_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
