@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import sys
@@ -130,7 +131,16 @@ def fact(verification: Mapping[str, Any], when: float) -> dict[str, Any]:
 
 def fact_text(verification: Mapping[str, Any], when: float) -> str:
     """Return the custom fact as the text of its file."""
-    return json.dumps(fact(verification, when), indent=2, sort_keys=True) + "\n"
+    return json.dumps(_plain(fact(verification, when)), indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """A value without numbers that JSON doesn't have, such as what a wrong product is."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def lasting_metrics(text: str) -> str:

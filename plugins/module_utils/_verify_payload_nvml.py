@@ -87,7 +87,8 @@ def counters(nvml: Binding, handle: Any) -> dict[str, int | list[int] | None]:
 
 def kernel_log() -> Iterator[bytes]:
     """The records that the kernel has of its log, which only root and few others may read. Raises OSError."""
-    log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
+    # In some containers, it is a link to a terminal, which is not to become this process's own.
+    log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     until = time.monotonic() + LONGEST_READING  # records may come as fast as they are read
     try:
         while time.monotonic() < until:

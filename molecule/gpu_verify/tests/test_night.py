@@ -96,6 +96,11 @@ def test_a_gpu_that_is_lost_at_night_is_known_in_the_morning(host: Host, clean: 
     assert local(host)["counts"] == before["counts"]
 
 
+def test_the_night_is_not_ended_before_its_time_limits_are(host: Host) -> None:
+    """NVML and, one after another, each GPU's MIG instances have a minute."""
+    assert host.check_output("systemctl show cudahub-gpu-verify --value --property=TimeoutStartUSec") == "4min"
+
+
 def test_the_night_leaves_no_process_and_no_bytecode(host: Host) -> None:
     host.run_expect([0], "systemctl start cudahub-gpu-verify.service")
     assert host.run("ps -eo args | grep '[_]verify_unattended'").stdout == ""

@@ -158,6 +158,16 @@ def test_the_fact_has_what_plays_ask_for() -> None:
     assert "load" not in first
 
 
+def test_the_fact_is_json_also_where_a_result_is_no_number() -> None:
+    def no_json(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    wrong = {**RATE, "passed": False, "figure": [float("nan"), 12.0], "share": float("inf")}
+    text = _verify_export.fact_text(verification(unit(0).result("passed", checks=[wrong])), WHEN)
+    found = json.loads(text, parse_constant=no_json)["gpus"][0]["checks"]["matmul_rate"]
+    assert (found["figure"], found["share"]) == (["nan", 12.0], "inf")
+
+
 WRITERS = {
     "metrics": (_verify_export.metrics, _verify_export.lasting_metrics),
     "fact": (_verify_export.fact_text, _verify_export.lasting_fact),
