@@ -31,7 +31,7 @@ MOST_POINTS = 600
 WHOLE_GPU = 0xFFFFFFFF
 KERNEL_LOG = "/dev/kmsg"
 LONGEST_RECORD = 8192
-LONGEST_READING = 5.0
+LONGEST_READING = 1.0
 # 4,1201,5100,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=..., https://docs.nvidia.com/deploy/xid-errors/
 # Before its text, a record has its facility and level (below 8 if it is of the kernel itself) and its number.
 XID = re.compile(

@@ -344,6 +344,13 @@ def test_counters_that_rise_are_told(tmp_path: Path, changes: dict[str, Any], ki
     assert checks_of(result, 1)["error_counters"]["figure"] > 0
 
 
+def test_what_was_wrong_before_the_work_is_not_taken_for_its_doing() -> None:
+    changes = {"links": 16, "ecc": [4, 2], "link_errors": 7, "pcie_replays": 9, "rows": [1, 0, 0, 0]}
+    result = run_deep({}, at(0), nvml={"0": changes})
+    assert (result["verified"], result["gpus"][0]["warnings"]) == (True, [])
+    assert checks_of(result)["error_counters"]["figure"] == 0
+
+
 def test_a_gpu_in_use_is_skipped_and_its_owner_named() -> None:
     result = run_deep({}, at(0), at(1), nvml={"1": {"processes": [4711]}})
     assert [one["verdict"] for one in result["gpus"]] == ["passed", "skipped"]
