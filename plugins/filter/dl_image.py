@@ -37,9 +37,13 @@ options:
         type: str
         required: true
       cuda:
-        description: V(12), V(13) or V(cpu), where a description says none. Empty if the host has no GPU to choose by.
+        description: V(12), V(13) or V(cpu), where a description says none. Empty if it is not known.
         type: str
         default: ""
+      no_cuda:
+        description: Why O(settings.cuda) is not known, for the sentence that says so.
+        type: str
+        default: the host has no GPU
       frameworks:
         description: Table of the lists of wheels, as in C(table.yml) of the role. Empty if there are none.
         type: dict

@@ -59,7 +59,8 @@ _BASE = re.compile(
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@sha256:[0-9a-f]{64})?"
 )
 _PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]+\])?\s*===?\s*[A-Za-z0-9.!+_-]+(?:\s*;[^\n]*)?")
-_APT = re.compile(r"[a-z0-9][a-z0-9+.-]+(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~-]+)?")
+# With a minus at its end, apt removes the package.
+_APT = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+](?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~-]*[A-Za-z0-9.+~])?")
 _CONDA = re.compile(r"[A-Za-z0-9_.:/-]+(?:\[[^\]\n]*\])?[ =<>!~A-Za-z0-9.,*_+-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -91,7 +92,7 @@ class Settings:
     base: str
     python: str
     cuda: str
-    """Empty if no GPU was found."""
+    """Empty if it is not known."""
     frameworks: t.Mapping[str, t.Any]
     """The table of the lock files that are there."""
     prefix: str = ""
@@ -100,6 +101,8 @@ class Settings:
     """What is copied into ``/opt/cudahub/bin``."""
     micromamba: Download = Download()
     examples: Download = Download()
+    no_cuda: str = "the host has no GPU"
+    """Why it is not known."""
     run: str = ""
     """A word that tells this run from others at the same time."""
 
@@ -131,6 +134,8 @@ class Image:
     labels: t.Mapping[str, str]
     command: tuple[str, ...]
     version: str
+    pythons: tuple[str, ...]
+    """The versions that a list of this role's is for."""
     download_bytes: int
 
     @property
@@ -243,7 +248,8 @@ def _image(
     ports = _ports(get, jupyter=not command, wrong=wrong)
     image = Image(
         name=name, tag=tag, base=base, framework=framework, python=python, cuda=cuda, pip=pip,
-        version=str(lock.get("version", "")), download_bytes=int(lock.get("bytes", 0)),
+        version=str(lock.get("version", "")), pythons=tuple(table["pythons"] if lock else ()),
+        download_bytes=int(lock.get("bytes", 0)),
         apt=_texts(get, "apt", _APT, "is no package of Debian's: give name or name=version", wrong),
         requirements=requirements, conda=conda, conda_file=conda_file, examples=examples,
         workspace=workspace, ports=ports, user=user, uid=uid, command=command,
@@ -446,7 +452,7 @@ def _cuda(
             wrong.add(f"cuda '{cuda}'", f"which is none of {', '.join(CUDA)}")
         return cuda
     if settings.cuda == "":
-        wrong.add("no cuda", "and the host has no GPU to choose it by: give cuda, or set dl_images_cpu_only to true")
+        wrong.add("no cuda", f"and none to choose, as {settings.no_cuda}: give cuda, or set dl_images_cpu_only to true")
         return ""
     if framework == NONE or "requirements" in get or settings.cuda in offered or settings.cuda == CPU:
         return settings.cuda
@@ -544,13 +550,20 @@ _PIP_CACHE = "--mount=type=cache,target=/root/.cache/pip --mount=type=secret,id=
 _PIP = f"PIP_CONFIG_FILE=/run/secrets/pip PIP_DISABLE_PIP_VERSION_CHECK=1 {PREFIX}/bin/python -m pip install"
 
 
+_FITS = (
+    'import sys; has = "%d.%d" % sys.version_info[:2]; has in sys.argv[2:] or sys.exit('
+    '"Python " + has + ", and the list of " + sys.argv[1] + " is for " + " and ".join(sys.argv[2:]))'
+)
+
+
 def _bound(*names: str) -> str:
     return " ".join(f"--mount=type=bind,source={name},target=/run/build/{name}" for name in names)
 
 
 def containerfile(image: Image, settings: Settings) -> str:
     """The Containerfile but for the label of its digest."""
-    lines = [f"FROM {image.base}"]
+    # The user of a base image may be any.
+    lines = [f"FROM {image.base}", "USER 0:0"]
     if image.apt:
         words = " ".join(map(shell_quoted, image.apt))
         lines.append(
@@ -564,6 +577,9 @@ def containerfile(image: Image, settings: Settings) -> str:
         f" && install --directory --owner={image.uid} --group={image.uid} {image.workspace}"
     )
     lines += _python(image, settings)
+    if image.pythons:
+        words = " ".join(image.pythons)
+        lines.append(f"RUN {PREFIX}/bin/python -c {shell_quoted(_FITS)} {image.framework} {words}")
     if image.requirements:
         hashes = "--require-hashes " if image.hashed else ""
         lines.append(
@@ -607,7 +623,10 @@ def _python(image: Image, settings: Settings) -> list[str]:
     add = (
         f"ADD --checksum={settings.micromamba.checksum} --chmod=0755 {settings.micromamba.url} /opt/cudahub/micromamba"
     )
-    create = f"MAMBA_ROOT_PREFIX=/root/.mamba /opt/cudahub/micromamba create --yes --prefix {PREFIX}"
+    # A build sees no GPU, and without one, packages are chosen that compute on the CPU alone.
+    driver = "" if image.cuda == CPU else f"{image.cuda}.0"
+    variables = f"CONDA_OVERRIDE_CUDA={driver} MAMBA_ROOT_PREFIX=/root/.mamba"
+    create = f"{variables} /opt/cudahub/micromamba create --yes --prefix {PREFIX}"
     cache = "--mount=type=cache,target=/root/.mamba/pkgs,sharing=locked"
     if image.conda_file:
         return [
@@ -666,6 +685,45 @@ def build_of(image: Image, settings: Settings) -> Build:
     )
 
 
+_REASONS = (
+    (
+        r"failed to resolve source metadata|pull access denied|manifest unknown|load metadata for .*ERROR",
+        "its base image can't be had: correct base, log in to its registry, or pull it beforehand",
+    ),
+    (
+        r"python3: not found|No module named '?venv|ensurepip is not",
+        "its base image has no python3 with venv: give another base, or add python3 and python3-venv to apt",
+    ),
+    (
+        r"\b(apt-get|groupadd|useradd): (command )?not found",
+        "its base image is none of Debian or Ubuntu: give another base",
+    ),
+    (
+        r"do not match the hashes|THESE PACKAGES DO NOT MATCH",
+        "a distribution is not the one that requirements names: make the list of requirements anew",
+    ),
+    (
+        r"No matching distribution found|Could not find a version",
+        "a Python distribution can't be had: correct requirements or pip, or set dl_images_pip_index_url",
+    ),
+    (
+        r"E: (Unable to locate package|Version '.*' for '.*' was not found|.*no installation cand)",
+        "a package of the distribution can't be had: correct apt",
+    ),
+    (r"useradd: user '.*' already exists", "its base image has a user of that name: give another user"),
+    (r"digest mismatch", "a download is not the one of its checksum: correct its address or checksum"),
+    (
+        r"(?m)^ERROR: .*(invalid response status|failed to load cache key)",
+        "a download can't be had: correct its address",
+    ),
+    (
+        r"(?m)^ERROR: .*(Cannot connect to the Docker daemon|code = Unavailable|error reading from server)",
+        "Docker stopped meanwhile: see to it, and run the role again",
+    ),
+    (r"(?m)^ERROR: .*context canceled", "it was interrupted: run the role again"),
+)
+
+
 def failure(name: str, log: str, status: int, free_bytes: int | None = None, timeout: int = 0) -> str:
     """A sentence about a build that failed, with what the builder said last.
 
@@ -682,22 +740,11 @@ def failure(name: str, log: str, status: int, free_bytes: int | None = None, tim
         r"failed to resolve source metadata|pull access denied|manifest unknown|load metadata for .*ERROR", log
     ):
         why = "its base image can't be had: correct base, log in to its registry, or pull it beforehand"
-    elif re.search(r"do not match the hashes|THESE PACKAGES DO NOT MATCH", log):
-        why = "a distribution is not the one that requirements names: make the list of requirements anew"
-    elif re.search(r"No matching distribution found|Could not find a version", log):
-        why = "a Python distribution can't be had: correct requirements or pip, or set dl_images_pip_index_url"
-    elif re.search(r"E: (Unable to locate package|Version '.*' for '.*' was not found|.*no installation cand)", log):
-        why = "a package of the distribution can't be had: correct apt"
-    elif re.search(r"useradd: user '.*' already exists", log):
-        why = "its base image has a user of that name: give another user"
-    elif "digest mismatch" in log:
-        why = "a download is not the one of its checksum: correct its address or checksum"
-    elif re.search(r"(?m)^ERROR: .*(invalid response status|failed to load cache key)", log):
-        why = "a download can't be had: correct its address"
-    elif status < 0 or status > 128 or re.search(r"(?m)^ERROR: .*context canceled", log):
-        why = "it was interrupted: run the role again"
+    elif other := re.search(r"(?m)^(?:#\d+ )?[\d.]+ (Python [\d.]+, and the list of .*)$", log):
+        why = f"it has {other[1].strip()}: give another base, or requirements"
     else:
-        why = "a step failed"
+        interrupted = "it was interrupted: run the role again" if status < 0 or status > 128 else "a step failed"
+        why = next((sentence for pattern, sentence in _REASONS if re.search(pattern, log)), interrupted)
     return f"Image {name} could not be built, because {why}." + (f" Docker said last: {said}" if said else "")
 
 

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -76,7 +79,9 @@ def built(settings: Settings = SETTINGS, **described: Any) -> Build:
 def test_pytorch() -> None:
     build = built(framework="pytorch", tag="v1", examples=True, apt=["git"])
     text = build.files["Containerfile"]
-    assert text.startswith("FROM python:3.13-slim\n")
+    # Also of a base image with a user of its own, root prepares this one.
+    assert text.startswith("FROM python:3.13-slim\nUSER 0:0\n")
+    assert text.index(" pytorch 3.12 3.13\n") < text.index("--require-hashes")
     assert "--no-install-recommends 'git'" in text
     assert "pip install --require-hashes --requirement /run/build/requirements.txt" in text
     assert build.files["requirements.txt"] == FILES["locks/pt.txt"]
@@ -127,6 +132,14 @@ def test_conda() -> None:
     assert "target=/root/.mamba/pkgs,sharing=locked" in build.files["Containerfile"]
 
 
+@pytest.mark.parametrize(("cuda", "told"), [("13", "13.0"), ("12", "12.0"), ("cpu", "")])
+def test_conda_is_told_of_the_driver(cuda: str, told: str) -> None:
+    """A build sees no GPU: conda would choose what computes on the CPU alone."""
+    for conda in (["cupy"], "env.yml"):
+        text = built(conda=conda, cuda=cuda, command=["bash"]).files["Containerfile"]
+        assert f" CONDA_OVERRIDE_CUDA={told} MAMBA_ROOT_PREFIX=" in text
+
+
 def test_a_driver_of_cuda_13_runs_what_is_for_12() -> None:
     build = built(framework="tensorflow")
     assert (build.cuda, build.files["requirements.txt"]) == ("12", FILES["locks/tf.txt"])
@@ -138,7 +151,8 @@ ONE = {"framework": "pytorch"}
 @pytest.mark.parametrize(
     "change",
     [
-        {"apt": ["git"]}, {"base": "python:3.13-slim-bookworm"}, {"requirements": "own.txt", "command": ["sh"]},
+        {"apt": ["git"]}, {"apt": ["g++", "libc6:arm64=2.41-1~deb13u1"]},
+        {"base": "python:3.13-slim-bookworm"}, {"requirements": "own.txt", "command": ["sh"]},
         {"labels": {"a": "b"}},
         {"environment": {"A": "1"}}, {"uid": 2000}, {"ports": [9999]}, {"examples": True}, {"pip": ["six==1.17.0"]},
     ],
@@ -159,6 +173,8 @@ MISTAKES = [
     ({"framework": "pytorch", "colour": "red"}, "has key colour which no image has"),
     ({"framework": "pytorch", "pip": ["six"]}, "has pip 'six' which is not pinned: give name==version."),
     ({"framework": "pytorch", "pip": ["six==1; rm"], "apt": ["git; rm"]}, "has apt 'git; rm' which is no package"),
+    ({"framework": "pytorch", "apt": ["python3-"]}, "has apt 'python3-' which is no package"),
+    ({"framework": "pytorch", "apt": ["git=1.0-"]}, "has apt 'git=1.0-' which is no package"),
     ({"framework": "pytorch", "pip": "six==1"}, "has pip 'six==1' which is no list."),
     ({"framework": "pytorch", "base": "python"}, "has base 'python' which is another image tomorrow"),
     ({"framework": "pytorch", "base": "python:" + "latest"}, "which is another image tomorrow"),
@@ -250,6 +266,33 @@ def test_what_settings_lack() -> None:
     ]  # fmt: skip
 
 
+def test_why_there_is_no_cuda_to_choose() -> None:
+    settings = replace(SETTINGS, cuda="", no_cuda="its driver is absent")
+    _builds, mistakes = plan([{"name": "a", "framework": "pytorch"}], settings, read)
+    assert [one.partition(" has ")[2] for one in mistakes] == [
+        "no cuda and none to choose, as its driver is absent: give cuda, or set dl_images_cpu_only to true."
+    ]
+
+
+@pytest.mark.parametrize("have", [(3, 11), (3, 13)])
+def test_a_list_is_for_some_versions_of_python(have: tuple[int, int]) -> None:
+    """Else pip would say that there is no such distribution."""
+    text = built(framework="pytorch").files["Containerfile"]
+    command = next(line for line in text.splitlines() if "sys.version_info" in line).removeprefix("RUN ")
+    program, *words = shlex.split(command)[2:]
+    pretended = program.replace("import sys;", f"import sys; sys.version_info = {have};")
+    done = subprocess.run([sys.executable, "-c", pretended, *words], capture_output=True, text=True, check=False)
+    if have == (3, 13):
+        assert (done.returncode, done.stderr) == (0, "")
+        return
+    assert done.returncode == 1
+    assert "because it has Python 3.11, and the list of pytorch is for 3.12 and 3.13: give another base, or" in failure(
+        "train", f"#9 0.1 {done.stderr}", 1
+    )
+    own = built(requirements="own.txt", command=["sh"]).files["Containerfile"]
+    assert "version_info" not in own
+
+
 def test_hashes_in_a_comment_are_none() -> None:
     assert "--require-hashes" not in built(requirements="bare.txt", command=["sh"]).files["Containerfile"]
 
@@ -316,6 +359,16 @@ def test_lines_of_requirements() -> None:
             "ERROR: failed to solve: digest mismatch sha256:aa: sha256:bb",
             1,
             "a download is not the one of its checksum: correct its address or checksum",
+        ),
+        ("#7 0.1 /bin/sh: 1: python3: not found", 1, "its base image has no python3 with venv: give another base, or"),
+        ("#7 0.9 created successfully because ensurepip is not", 1, "its base image has no python3 with venv"),
+        ("#7 0.1 /usr/bin/python3: No module named venv", 1, "its base image has no python3 with venv"),
+        ("#5 0.1 /bin/sh: 1: apt-get: not found", 1, "its base image is none of Debian or Ubuntu: give another base"),
+        ("#5 0.1 /bin/bash: line 1: groupadd: command not found", 1, "its base image is none of Debian or Ubuntu"),
+        (
+            "ERROR: failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
+            1,
+            "Docker stopped meanwhile: see to it, and run the role again",
         ),
         ("#8 building", 143, "it was interrupted"),
         ("ERROR: step", 1, "a step failed"),
