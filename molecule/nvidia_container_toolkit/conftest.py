@@ -62,10 +62,12 @@ class Box:
         """The GPUs of the host."""
         return [gpu["uuid"] for gpu in json.loads(self.host.check_output("gpu-simulator show"))["gpus"]]
 
-    def sees(self, engine: str, *asked: str) -> Any:
+    def sees(self, engine: str, *asked: str, options: str = "") -> Any:
         """What a container sees that asks for GPUs: UUIDs, nodes, and what opening each of the host's nodes gives."""
         devices = " ".join(f"--device nvidia.com/gpu={name}" for name in asked)
-        command = f"{engine} run --rm --network none --cap-add MKNOD {devices} --entrypoint python3 {IMAGE} -c %s"
+        command = (
+            f"{engine} run --rm --network none --cap-add MKNOD {options} {devices} --entrypoint python3 {IMAGE} -c %s"
+        )
         return json.loads(self.host.check_output(command, f"WANTED = {self.nodes}\n{SEES}"))
 
     @property

@@ -279,6 +279,70 @@ def test_conda_and_the_examples(apply: Apply, host: Host, downloads: dict[str, s
     assert owned.split() == ["user", "user"]
 
 
+CONDA = """FROM python-standin:13
+COPY conda /opt/conda
+COPY channel /opt/channels/conda-forge
+RUN mkdir -p /root && echo "custom_channels: {conda-forge: file:///opt/channels}" > /root/.condarc
+"""
+
+
+@pytest.mark.long
+def test_a_real_conda_chooses_what_is_for_the_driver(apply: Apply, host: Host, downloads: dict[str, str]) -> None:
+    """The build sees no GPU, so that conda would find nothing, or what computes on the CPU alone."""
+    micromamba = base64.b64encode((ROLE.parent / "files/micromamba-conda").read_bytes()).decode()
+    host.check_output(
+        "mkdir -p /srv/base && cd /srv/base && python3 /srv/standin/conda/install /opt/conda && cp -a /opt/conda conda"
+        f" && python3 /srv/standin/conda/channel.py channel && echo {micromamba} | base64 -d > /srv/www/conda"
+    )
+    host.check_output(f"cd /srv/base && docker build --quiet --tag conda-standin:1 --file - . << 'END'\n{CONDA}END")
+    downloads["dl_images_micromamba_url"] = "http://127.0.0.1:8099/conda"
+    downloads["dl_images_micromamba_checksum"] = "sha256:" + host.check_output("sha256sum /srv/www/conda").split()[0]
+    one = {"name": "small/rapids", "base": "conda-standin:1", "conda": ["rapids=26.10"], "cuda": "12", "tag": "v1"}
+    done = apply(dl_images_images=[{**one, "command": ["ls", "/opt/cudahub/venv/conda-meta"]}], **downloads)
+    assert done.returncode == 0, said(done)
+    assert "Image small/rapids is for CUDA 12, and no GPU of builder has computed in it, as dl_images_cpu_only" in said(
+        done
+    )
+    there = host.check_output(f"docker run --rm --entrypoint= {REPOSITORY}/rapids:v1 ls /opt/cudahub/venv/conda-meta")
+    assert "rapids-26.10.00-cuda12_0.json" in there.split()
+
+
+BASES = {
+    "nopython": ("RUN rm /usr/bin/python3*", "its base image has no python3 with venv: give another base, or add"),
+    "noapt": ("RUN rm /usr/sbin/useradd", "its base image is none of Debian or Ubuntu: give another base."),
+    "user": ('RUN useradd joe\nUSER joe\nENTRYPOINT ["/bin/false"]', ""),
+}
+
+
+def test_base_images_of_all_kinds(apply: Apply, host: Host) -> None:
+    """Built beside each other: each is judged alone."""
+    for name, (lines, _sentence) in BASES.items():
+        host.check_output(f"docker build --quiet --tag base-{name}:1 - << 'END'\nFROM python-standin:13\n{lines}\nEND")
+    described = [
+        {**SMALL, "name": f"small/{name}", "base": f"base-{name}:1", "tag": "v1", "command": ["id", "-u"]}
+        for name in BASES
+    ]
+    done = apply(dl_images_images=described, dl_images_parallel=3)
+    assert done.returncode == 2, said(done)
+    for name, (_lines, sentence) in BASES.items():
+        if sentence:
+            assert f"Image small/{name} could not be built, because {sentence}" in said(done)
+    assert "Image small/user" not in said(done)
+    tags = host.check_output(f"docker images --format '{{{{.Tag}}}}' {REPOSITORY}/user").split()
+    assert [re.fullmatch("[0-9a-f]{12}", tag) is not None for tag in tags] == [True]
+    assert host.check_output(f"docker run --rm {REPOSITORY}/user:{tags[0]}") == "1000"
+
+
+def test_of_two_one_does_not_compute_and_the_other_is_there(apply: Apply, host: Host) -> None:
+    two = [{**SMALL, "name": "small/well"}, {**SMALL, "name": "small/ill", "environment": {"PYTHONHOME": "/none"}}]
+    done = apply(dl_images_images=two, dl_images_parallel=2)
+    assert done.returncode == 2, said(done)
+    assert "Image small/ill does not compute on builder, and is neither tagged nor pushed" in said(done)
+    for name, form in (("well", "[0-9a-f]{12}"), ("ill", "[0-9a-f]{12}-unproven")):
+        tags = host.check_output(f"docker images --format '{{{{.Tag}}}}' {REPOSITORY}/{name}").split()
+        assert [re.fullmatch(form, tag) is not None for tag in tags] == [True], (name, tags)
+
+
 def test_a_download_that_is_another_one(apply: Apply, downloads: dict[str, str]) -> None:
     """Docker takes a page that says that there is nothing for the download, too."""
     one = {"name": "small/other", "conda": ["six"], "command": ["sh"]}
@@ -378,11 +442,14 @@ def test_files_of_old_builds_go(apply: Apply, host: Host) -> None:
         for name in ("small-0123456789ab", "small-ba9876543210", "smaller-0123456789ab")
     )
     old.append("/run/cudahub-dl_images-abcdefgh")
+    young.append("/run/cudahub-dl_images-zyxwvuts")
+    before = images(host)
     host.check_output(
         f"mkdir -p {' '.join((*old, *young, *other))} && touch -d '2 days ago' {' '.join((*old, *other))}"
     )
-    done = apply()
+    done = apply(dl_images_keep=1)
     assert done.returncode == 0, said(done)
+    assert before <= images(host), "another run may be about to prove or to push them"
     assert [path for path in (*old, *young, *other) if host.file(path).exists] == [*young, *other]
     host.check_output(f"rmdir {' '.join((*young, *other))}")
 

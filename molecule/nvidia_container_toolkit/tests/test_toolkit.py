@@ -42,6 +42,13 @@ def test_a_container_sees_the_two_that_it_asks_for(host: Host, box: Any, engine:
     assert (seen, nodes) == ([uuids[1], uuids[2]], ["nvidia1", "nvidia2"])
 
 
+def test_the_runtime_of_engines_without_cdi_gives_what_is_asked_for(box: Any) -> None:
+    uuid = box.uuids[1]
+    seen, nodes, errors = box.sees("docker", options=f"--runtime nvidia --env NVIDIA_VISIBLE_DEVICES={uuid}")
+    assert (seen, nodes) == ([uuid], ["nvidia1"])
+    assert [minor for minor, number in errors.items() if number == errno.ENXIO] == ["1"]
+
+
 @pytest.mark.parametrize(("engine", "request_"), [("docker", "runtime"), ("docker", "cdi"), ("podman", "cdi")])
 def test_each_gpu_does_cuda_work_in_a_container(
     host: Host, box: Any, prove: Callable[..., dict[str, Any]], engine: str, request_: str

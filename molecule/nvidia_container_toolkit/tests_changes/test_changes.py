@@ -194,6 +194,16 @@ def test_a_mirror_without_the_toolkit_leaves_the_repository_that_was_there(host:
     assert host.check_output(state) == at_first
 
 
+@pytest.mark.long
+def test_who_is_no_longer_named_leaves_the_group(host: Host, role: Role) -> None:
+    """Carl was in it before."""
+    host.check_output("useradd ben && useradd --groups docker carl")
+    role(docker_users=["ben", "carl"])
+    assert set(host.check_output("getent group docker").rpartition(":")[2].split(",")) == {"ben", "carl"}
+    role(docker_users=["anna"])
+    assert set(host.check_output("getent group docker").rpartition(":")[2].split(",")) == {"anna", "carl"}
+
+
 def test_a_tool_that_no_package_has(host: Host, role: Role) -> None:
     assert (
         "Tools were not installed on box, correct nvidia_container_toolkit_tools: No package matching 'nosuchtool' is"

@@ -52,10 +52,12 @@ def packages(version: str) -> Iterator[Package]:
     full = f"{version}-1"
     same = f"(= {full})"
     # ansible-test lets no program of a repository ask for python3.
-    ctk = (HERE / "nvidia-ctk").read_text().replace("env python\n", "env python3\n", 1).replace("@VERSION@", version)
     files: dict[str, bytes | str] = {
-        "usr/bin/nvidia-ctk*": ctk,
-        "usr/bin/nvidia-container-runtime*": '#!/bin/sh\nexec runc "$@"\n',
+        f"usr/bin/{name}*": (HERE / name)
+        .read_text()
+        .replace("env python\n", "env python3\n", 1)
+        .replace("@VERSION@", version)
+        for name in ("nvidia-ctk", "nvidia-container-runtime")
     }
     if version >= "1.18":
         files["usr/lib/systemd/system/nvidia-cdi-refresh.service"] = SERVICE
