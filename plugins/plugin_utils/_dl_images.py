@@ -356,7 +356,7 @@ def _pairs(get: t.Mapping[str, t.Any], key: str, form: re.Pattern[str], wrong: _
             wrong.add(f"{key} '{name}'", f"which is {one}: write it in quotes")
         elif not form.fullmatch(name) or _CONTROL.search(one):
             wrong.add(f"{key} '{name}'", "which is no name, or has a value of more than one line")
-        elif name.startswith(OWN[key]):
+        elif name.startswith(OWN[key]) or name == "PATH":
             wrong.add(f"{key} {name}", "which the role itself writes: leave it out")
     return pairs
 
@@ -711,6 +711,7 @@ _REASONS = (
         "a package of the distribution can't be had: correct apt",
     ),
     (r"useradd: user '.*' already exists", "its base image has a user of that name: give another user"),
+    (r"useradd: group '.*' does not exist", "its base image has a group of that name: give another user"),
     (r"digest mismatch", "a download is not the one of its checksum: correct its address or checksum"),
     (
         r"(?m)^ERROR: .*(invalid response status|failed to load cache key)",

@@ -191,6 +191,7 @@ MISTAKES = [
     ({"framework": "pytorch", "user": "root"}, "has user 'root'"),
     ({"framework": "pytorch", "workspace": "/a/../b"}, "has workspace '/a/../b'"),
     ({"framework": "pytorch", "labels": {"org.cudahub.digest": "x"}}, "which the role itself writes"),
+    ({"framework": "pytorch", "environment": {"PATH": "/opt/x:$PATH"}}, "has environment PATH which the role itself"),
     ({"framework": "pytorch", "environment": {"A B": "x"}}, "has environment 'A B'"),
     ({"framework": "pytorch", "environment": {"A": "x\nRUN y"}}, "has environment 'A'"),
     ({"framework": "pytorch", "entrypoint_checks": ["luck"]}, "has entrypoint_checks 'luck'"),
@@ -349,6 +350,11 @@ def test_lines_of_requirements() -> None:
             "#5 0.7 useradd: user 'daemon' already exists",
             1,
             "its base image has a user of that name: give another user",
+        ),
+        (
+            "#5 0.7 useradd: group '1000' does not exist",
+            1,
+            "its base image has a group of that name: give another user",
         ),
         (
             "ERROR: failed to solve: failed to load cache key: invalid response status 404",
