@@ -276,6 +276,44 @@ for mig in migs:
     ]
 
 
+def test_instances_and_their_profiles_are_those_of_the_mig_devices(simulate: Callable[..., Host]) -> None:
+    """NVIDIA's nvidia-ctk describes no MIG device without them."""
+    host = simulate(profile="a100-40gb-mig")
+    found = host.python(f"""{MIG}
+import ctypes
+def ask(name, kind, *arguments):
+    answer = kind()
+    code = n._nvmlGetFunctionPointer(name)(*arguments, ctypes.byref(answer))
+    return code or answer
+result = []
+for mig in migs:
+    instance = n.nvmlDeviceGetGpuInstanceById(gpu, n.nvmlDeviceGetGpuInstanceId(mig))
+    compute = n.nvmlGpuInstanceGetComputeInstanceById(instance, n.nvmlDeviceGetComputeInstanceId(mig))
+    of_gpu, of_compute = n.nvmlGpuInstanceGetInfo(instance), n.nvmlComputeInstanceGetInfo(compute)
+    for number in range(18):
+        profile = ask("nvmlDeviceGetGpuInstanceProfileInfo", n.c_nvmlGpuInstanceProfileInfo_t, gpu, number)
+        if profile != 3 and profile.id == of_gpu.profileId:
+            break
+    kind = n.c_nvmlComputeInstanceProfileInfo_t
+    parts = [ask("nvmlGpuInstanceGetComputeInstanceProfileInfo", kind, instance, one, 0) for one in range(9)]
+    part = next(part for part in parts if part != 3 and part.id == of_compute.profileId)
+    result.append([of_gpu.id, number, profile.id, profile.sliceCount, profile.memorySizeMB, of_gpu.placement.start,
+                   of_gpu.placement.size, of_compute.id, part.sliceCount, part.multiprocessorCount])
+for id in (2, 19):
+    try:
+        n.nvmlDeviceGetGpuInstanceById(gpu, id)
+    except n.NVMLError_NotFound:
+        result.append("none")
+""")
+    assert found == [
+        [1, 2, 9, 3, 19968, 0, 4, 0, 3, 42],
+        [5, 1, 14, 2, 9856, 4, 2, 0, 2, 28],
+        [13, 0, 19, 1, 4864, 6, 1, 0, 1, 14],
+        "none",
+        "none",
+    ]
+
+
 def test_what_a_mig_device_does_not_have_is_not_supported(simulate: Callable[..., Host]) -> None:
     host = simulate(profile="a100-40gb-mig")
     assert host.python(f"""{MIG}

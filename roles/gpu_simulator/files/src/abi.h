@@ -68,6 +68,31 @@ struct attributes {
     unsigned long long memory_mb;
 };
 
+struct placement {
+    unsigned int start, size;
+};
+
+struct gpu_instance_info {
+    nvml_device device;
+    unsigned int id, profile_id;
+    struct placement placement;
+};
+
+struct compute_instance_info {
+    nvml_device device, gpu_instance;
+    unsigned int id, profile_id;
+    struct placement placement;
+};
+
+struct gpu_instance_profile {
+    unsigned int id, p2p, slices, instances, multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+    unsigned long long memory_mb;
+};
+
+struct compute_instance_profile {
+    unsigned int id, slices, instances, multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+};
+
 struct row_histogram {
     unsigned int max, high, partial, low, none;
 };

@@ -551,6 +551,145 @@ API nvml_return nvmlDeviceGetAttributes_v2(nvml_device device, struct attributes
     return device_attributes("nvmlDeviceGetAttributes_v2", device, attributes);
 }
 
+/* A GPU instance, and the one compute instance that fills it, have the handle of the MIG device that they are. Profiles
+ * are known as far as instances have them. */
+enum { INSTANCE_PROFILES = 5, GPU_INSTANCE_PROFILE_LIMIT = 18, COMPUTE_INSTANCE_PROFILE_LIMIT = 9 };
+
+static const unsigned int gpu_instance_profile_ids[INSTANCE_PROFILES] = {19, 14, 9, 5, 0};
+
+/* NVML's number of the profile with 1, 2, 3, 4 or 7 slices. */
+static unsigned int profile_of(const struct record *attributes)
+{
+    unsigned int slices = (unsigned int)attributes->numbers[6];
+
+    return slices == 0 ? 0 : slices < INSTANCE_PROFILES ? slices - 1 : INSTANCE_PROFILES - 1;
+}
+
+/* Where the driver has put a GPU instance, in slices of memory, which its id says. */
+static struct placement placement_of(unsigned int id)
+{
+    unsigned int size = id == 0 ? 8 : id < 3 ? 4 : id < 7 ? 2 : 1;
+    unsigned int first = id == 0 ? 0 : id < 3 ? 1 : id < 7 ? 3 : 7;
+
+    return (struct placement){(id - first) * size, size};
+}
+
+#define ENTER_INSTANCE(function, instance, answer)                         \
+    const struct record *id, *attributes;                                  \
+    ENTER_DEVICE(function, instance)                                       \
+    if ((answer) == NULL || scope->mig < 0)                                \
+        return leave(INVALID_ARGUMENT);                                    \
+    result = look_up(scope, &attributes, 9, "nvmlDeviceGetAttributes");    \
+    if (result != OK)                                                      \
+        return leave(result);
+
+API nvml_return nvmlDeviceGetGpuInstanceById(nvml_device device, unsigned int id, nvml_device *instance);
+API nvml_return nvmlDeviceGetGpuInstanceById(nvml_device device, unsigned int id, nvml_device *instance)
+{
+    const struct record *record;
+
+    ENTER_DEVICE("nvmlDeviceGetGpuInstanceById", device)
+    if (instance == NULL || scope->mig >= 0)
+        return leave(INVALID_ARGUMENT);
+    for (unsigned int mig = 0; mig < current->gpus[scope->gpu].mig_count; mig++) {
+        const struct scope *one = &current->gpus[scope->gpu].migs[mig];
+        if (look_up(one, &record, 1, "nvmlDeviceGetGpuInstanceId") == OK && record->numbers[0] == id) {
+            *instance = handle_of(one);
+            return leave(OK);
+        }
+    }
+    return leave(NOT_FOUND);
+}
+
+API nvml_return nvmlGpuInstanceGetComputeInstanceById(nvml_device instance, unsigned int number, nvml_device *compute);
+API nvml_return nvmlGpuInstanceGetComputeInstanceById(nvml_device instance, unsigned int number, nvml_device *compute)
+{
+    const struct record *id;
+
+    ENTER_DEVICE("nvmlGpuInstanceGetComputeInstanceById", instance)
+    if (compute == NULL || scope->mig < 0)
+        return leave(INVALID_ARGUMENT);
+    result = look_up(scope, &id, 1, "nvmlDeviceGetComputeInstanceId");
+    if (result != OK)
+        return leave(result);
+    if (id->numbers[0] != number)
+        return leave(NOT_FOUND);
+    *compute = instance;
+    return leave(OK);
+}
+
+API nvml_return nvmlGpuInstanceGetInfo(nvml_device instance, struct gpu_instance_info *info);
+API nvml_return nvmlGpuInstanceGetInfo(nvml_device instance, struct gpu_instance_info *info)
+{
+    ENTER_INSTANCE("nvmlGpuInstanceGetInfo", instance, info)
+    result = look_up(scope, &id, 1, "nvmlDeviceGetGpuInstanceId");
+    if (result == OK) {
+        unsigned int number = (unsigned int)id->numbers[0];
+        *info = (struct gpu_instance_info){handle_of(parent_of(scope)), number,
+                                           gpu_instance_profile_ids[profile_of(attributes)], placement_of(number)};
+    }
+    return leave(result);
+}
+
+API nvml_return nvmlComputeInstanceGetInfo_v2(nvml_device compute, struct compute_instance_info *info);
+API nvml_return nvmlComputeInstanceGetInfo_v2(nvml_device compute, struct compute_instance_info *info)
+{
+    ENTER_INSTANCE("nvmlComputeInstanceGetInfo_v2", compute, info)
+    result = look_up(scope, &id, 1, "nvmlDeviceGetComputeInstanceId");
+    if (result == OK)
+        *info = (struct compute_instance_info){handle_of(parent_of(scope)), compute, (unsigned int)id->numbers[0],
+                                               profile_of(attributes), {0, (unsigned int)attributes->numbers[7]}};
+    return leave(result);
+}
+
+API nvml_return nvmlDeviceGetGpuInstanceProfileInfo(nvml_device device, unsigned int profile,
+                                                    struct gpu_instance_profile *info);
+API nvml_return nvmlDeviceGetGpuInstanceProfileInfo(nvml_device device, unsigned int profile,
+                                                    struct gpu_instance_profile *info)
+{
+    const struct record *record;
+
+    ENTER_DEVICE("nvmlDeviceGetGpuInstanceProfileInfo", device)
+    if (info == NULL || scope->mig >= 0 || profile >= GPU_INSTANCE_PROFILE_LIMIT)
+        return leave(INVALID_ARGUMENT);
+    for (unsigned int mig = 0; mig < current->gpus[scope->gpu].mig_count; mig++) {
+        const struct scope *one = &current->gpus[scope->gpu].migs[mig];
+        if (look_up(one, &record, 9, "nvmlDeviceGetAttributes") != OK || profile_of(record) != profile)
+            continue;
+        const unsigned long long *numbers = record->numbers;
+        *info = (struct gpu_instance_profile){
+            gpu_instance_profile_ids[profile], 0, (unsigned int)numbers[6], 1, (unsigned int)numbers[0],
+            (unsigned int)numbers[1], (unsigned int)numbers[2], (unsigned int)numbers[3], (unsigned int)numbers[4],
+            (unsigned int)numbers[5], numbers[8]};
+        return leave(OK);
+    }
+    return leave(NOT_SUPPORTED);
+}
+
+API nvml_return nvmlGpuInstanceGetComputeInstanceProfileInfo(nvml_device instance, unsigned int profile,
+                                                             unsigned int engines,
+                                                             struct compute_instance_profile *info);
+API nvml_return nvmlGpuInstanceGetComputeInstanceProfileInfo(nvml_device instance, unsigned int profile,
+                                                             unsigned int engines,
+                                                             struct compute_instance_profile *info)
+{
+    ENTER_DEVICE("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance)
+    const struct record *record;
+
+    if (info == NULL || scope->mig < 0 || profile >= COMPUTE_INSTANCE_PROFILE_LIMIT || engines != 0)
+        return leave(INVALID_ARGUMENT);
+    result = look_up(scope, &record, 9, "nvmlDeviceGetAttributes");
+    if (result == OK && profile_of(record) != profile)
+        result = NOT_SUPPORTED;
+    if (result == OK) {
+        const unsigned long long *numbers = record->numbers;
+        *info = (struct compute_instance_profile){
+            profile, (unsigned int)numbers[7], 1, (unsigned int)numbers[0], (unsigned int)numbers[1],
+            (unsigned int)numbers[2], (unsigned int)numbers[3], (unsigned int)numbers[4], (unsigned int)numbers[5]};
+    }
+    return leave(result);
+}
+
 /* ---- one text, one number, two numbers, ... ------------------------------------------------------------------ */
 
 #define TEXT(symbol)                                                       \
