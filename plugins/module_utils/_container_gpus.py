@@ -70,7 +70,7 @@ _REFUSED = re.compile(
 _NO_IMAGE = re.compile(r"no such image|unable to find image|image not known|pull access denied|not found: manifest|"
                        r"short-name|initializing source|failed to resolve reference", re.IGNORECASE)  # fmt: skip
 _NO_ENGINE = re.compile(r"cannot connect to the docker daemon|connection refused|permission denied.*docker\.sock|"
-                        r"is the docker daemon running", re.IGNORECASE)  # fmt: skip
+                        r"is the docker daemon running|validate service connection", re.IGNORECASE)  # fmt: skip
 
 
 class EngineError(Exception):

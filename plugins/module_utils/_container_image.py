@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -92,3 +93,12 @@ def write(target: t.IO[bytes]) -> None:
             entry.mode = 0o755
             with open(path, "rb") as file:
                 tar.addfile(entry, file)
+
+
+def unpack(folder: str) -> None:
+    """Put the image's files into a folder, and an empty /etc. Raises ImageError, OSError."""
+    for name, path in paths().items():
+        target = os.path.join(folder, name.lstrip("/"))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy(path, target)
+    os.makedirs(os.path.join(folder, "etc"), exist_ok=True)

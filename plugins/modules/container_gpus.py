@@ -18,11 +18,13 @@ description:
     the kind of failure.
   - Containers are removed, also after a failure or O(timeout). They have no network, and nothing is downloaded.
   - Where O(image) is not given, an image is made from the Python of the host that runs this module, and removed again.
+  - Containers of containerd and CRI-O are run as Kubernetes does, by C(crictl), each in a pod with the network of the
+    host. Without O(image), it is the image of the sandboxes of pods, with the host's Python in the folders of a copy.
 options:
   engine:
     description: The engine that runs the containers.
     type: str
-    choices: [docker, podman]
+    choices: [docker, podman, containerd, crio]
     default: docker
   request:
     description:
@@ -42,14 +44,15 @@ options:
     description: An image that the engine has, with C(python3) on its path.
     type: str
   socket:
-    description: Docker's socket, such as C(/run/user/1000/docker.sock) of a rootless engine.
+    description:
+      - The engine's socket, such as C(/run/user/1000/docker.sock) of a rootless Docker. Podman has none.
+      - The default is C(/var/run/docker.sock), C(/run/containerd/containerd.sock) or C(/run/crio/crio.sock).
     type: path
-    default: /var/run/docker.sock
   via:
     description:
       - What talks to Docker. V(sdk) is the Python module C(docker), V(cli) the command, and V(auto) the first where the
         host has it.
-      - Podman's command is used in any case.
+      - Podman's command, and C(crictl) for containerd and CRI-O, are used in any case.
     type: str
     choices: [auto, sdk, cli]
     default: auto
@@ -69,6 +72,7 @@ attributes:
 requirements:
   - Python 3.9 or later on the host
   - Docker's or Podman's command, or the Python module C(docker)
+  - C(crictl) for containerd and CRI-O, and the image of the sandboxes of pods, which is not downloaded
 seealso:
   - module: cudahub.gpu.cuda_verify
     description: Proves that each GPU computes.
@@ -83,6 +87,11 @@ EXAMPLES = r"""
   cudahub.gpu.container_gpus:
     engine: podman
     image: docker.io/library/python:3.13-slim
+    gpus: "{{ ansible_facts['gpu']['gpus'] | map(attribute='uuid') }}"
+
+- name: In containers of pods, as Kubernetes has them
+  cudahub.gpu.container_gpus:
+    engine: containerd
     gpus: "{{ ansible_facts['gpu']['gpus'] | map(attribute='uuid') }}"
 
 - name: In containers of a rootless Docker
@@ -138,6 +147,11 @@ proofs:
       type: list
       elements: str
       sample: [nvidia2]
+missing_image:
+  description: The image of the sandboxes of pods, without which containerd and CRI-O run none.
+  returned: if the engine has not got it
+  type: str
+  sample: registry.k8s.io/pause:3.10
 via:
   description: What ran the containers, V(sdk) or V(cli).
   returned: always, unless the image can't be made
@@ -146,6 +160,7 @@ via:
 """
 
 import os
+import shutil
 import subprocess
 import tempfile
 import typing as t
@@ -153,7 +168,7 @@ import uuid
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cudahub.gpu.plugins.module_utils import _container_gpus, _container_image
+from ansible_collections.cudahub.gpu.plugins.module_utils import _container_cri, _container_gpus, _container_image
 from ansible_collections.cudahub.gpu.plugins.module_utils._container_gpus import (
     Ended,
     EngineError,
@@ -162,6 +177,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._container_gpus import
 )
 
 LONGEST_IMPORT = 300
+DOCKER_SOCKET = "/var/run/docker.sock"
 
 
 class _Cli:
@@ -254,6 +270,16 @@ class _Sdk:
         return EngineGoneError(said)
 
 
+def _command(command: t.Sequence[str], timeout: float) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
+            command, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeLimitError from error
+    return done.returncode, done.stdout, done.stderr
+
+
 Engine = t.Union[_Cli, _Sdk]
 
 
@@ -263,7 +289,7 @@ def engine_of(module: AnsibleModule) -> Engine:
     podman = options["engine"] == "podman"
     if not podman and options["via"] != "cli":
         try:
-            return _Sdk(options["socket"], options["request"])
+            return _Sdk(options["socket"] or DOCKER_SOCKET, options["request"])
         except ImportError as error:
             if options["via"] == "sdk":
                 raise EngineGoneError(f"the host's Python has no module docker: {error}") from error
@@ -272,12 +298,37 @@ def engine_of(module: AnsibleModule) -> Engine:
     program = module.get_bin_path(options["engine"])
     if program is None:
         raise EngineGoneError(f"the host has no {options['engine']}")
-    return _Cli([program] if podman else [program, "--host", f"unix://{options['socket']}"], options["request"])
+    return _Cli(
+        [program] if podman else [program, "--host", f"unix://{options['socket'] or DOCKER_SOCKET}"], options["request"]
+    )
+
+
+def act_by_cri(module: AnsibleModule) -> dict[str, t.Any]:
+    """Run the containers in pods. Raises EngineError, ImageError, OSError."""
+    options = module.params
+    program = module.get_bin_path("crictl")
+    if program is None:
+        raise EngineGoneError("the host has no crictl")
+    folder = tempfile.mkdtemp(prefix="cudahub-gpus-", dir=module.tmpdir)
+    try:
+        socket = options["socket"] or _container_cri.SOCKETS[options["engine"]]
+        engine = _container_cri.Cri(program, socket, folder, _command)
+        image = options["image"]
+        if image is None:
+            root = os.path.join(folder, "root")
+            _container_image.unpack(root)
+            image = engine.bring(root)
+        proofs = [_container_gpus.prove(engine, image, gpu, options["timeout"]) for gpu in options["gpus"]]
+    finally:
+        shutil.rmtree(folder)
+    return {"proofs": [proof.as_data() for proof in proofs], "via": engine.via}
 
 
 def act(module: AnsibleModule) -> dict[str, t.Any]:
     """Run the containers. Raises EngineError, ImageError, OSError."""
     options = module.params
+    if options["engine"] in _container_cri.SOCKETS:
+        return act_by_cri(module)
     engine = engine_of(module)
     image, own = options["image"], None
     try:
@@ -300,21 +351,23 @@ def main() -> None:
     """Read the parameters, prove, and return."""
     module = AnsibleModule(
         argument_spec={
-            "engine": {"type": "str", "choices": ["docker", "podman"], "default": "docker"},
+            "engine": {"type": "str", "choices": ["docker", "podman", "containerd", "crio"], "default": "docker"},
             "request": {"type": "str", "choices": ["cdi", "gpus", "runtime"], "default": "cdi"},
             "gpus": {"type": "list", "elements": "str", "required": True},
             "image": {"type": "str"},
-            "socket": {"type": "path", "default": "/var/run/docker.sock"},
+            "socket": {"type": "path"},
             "via": {"type": "str", "choices": ["auto", "sdk", "cli"], "default": "auto"},
             "timeout": {"type": "float", "default": 60},
         },
         supports_check_mode=True,
     )
     engine = module.params["engine"]
-    if engine == "podman" and module.params["request"] != "cdi":
-        module.fail_json(msg="Podman gives GPUs by CDI only: set request to cdi")
+    if engine != "docker" and module.params["request"] != "cdi":
+        module.fail_json(msg=f"{engine} gives GPUs by CDI only: set request to cdi")
     try:
         result = act(module)
+    except _container_cri.MissingImageError as error:
+        module.fail_json(msg=f"No container can be run by {engine}: {error}", missing_image=error.image)
     except (EngineError, _container_image.ImageError) as error:
         module.fail_json(msg=f"No container can be run by {engine}: {error}")
     except OSError as error:

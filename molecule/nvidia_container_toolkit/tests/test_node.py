@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import errno
-import json
 from typing import Any
 
+import yaml
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://node"]
@@ -17,15 +17,15 @@ UNITS = ["containerd", "nvidia-cdi-refresh"]
 
 
 def test_mig_devices_are_described_and_not_their_gpu(host: Host, box: Any) -> None:
-    spec = json.loads(host.file("/var/run/cdi/nvidia.yaml").content_string)
-    names = {device["name"]: device["containerEdits"]["deviceNodes"] for device in spec["devices"]}
+    spec = yaml.safe_load(host.file("/var/run/cdi/nvidia.yaml").content_string)
+    names = {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]] for device in spec["devices"]
+    }
     second = box.instances[1]
-    assert list(names) == [
-        *(name for index, uuid in enumerate(box.instances) for name in (f"0:{index}", uuid)),
-        *("1", box.uuids[1], "all"),
-    ]
+    indexes = [f"0:{index}" for index in range(len(box.instances))]
+    assert list(names) == sorted([*indexes, *box.instances, "1", box.uuids[1], "all"])
     caps = [f"/dev/nvidia-caps/nvidia-cap{number}" for number in (48, 49)]
-    assert names["0:1"] == names[second] == [{"path": path} for path in ("/dev/nvidia0", *caps)]
+    assert names["0:1"] == names[second] == ["/dev/nvidia0", *caps]
 
 
 def test_a_container_sees_its_mig_device_and_no_other(host: Host, box: Any) -> None:
@@ -43,6 +43,13 @@ def test_a_container_sees_its_mig_device_and_no_other(host: Host, box: Any) -> N
 def test_the_gpu_beside_it_is_seen_alone(host: Host, box: Any) -> None:
     uuid = box.uuids[1]
     assert box.sees("podman", uuid)[:2] == [[uuid], ["nvidia1"]]
+
+
+def test_a_reload_of_systemd_finds_the_nodes_of_capabilities(host: Host, box: Any) -> None:
+    """Of a MIG device, from which they are taken else."""
+    for node in ("nvidia0", "nvidia-caps/nvidia-cap48", "nvidia-caps/nvidia-cap49"):
+        number = host.check_output(f"stat -c %Hr:%Lr /dev/{node}")
+        assert host.file(f"/dev/char/{number}").linked_to == f"/dev/{node}"
 
 
 def test_what_the_user_has_for_containerd_stays_and_is_heeded(host: Host) -> None:

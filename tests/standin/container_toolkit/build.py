@@ -8,11 +8,16 @@
 packages in the versions 1.17.8-1 and 1.18.1-1 (which has the units nvidia-cdi-refresh), and ``FOLDER/repos/gpgkey``.
 ``FOLDER/fingerprint`` is that of the key. Its ``nvidia-ctk`` describes simulated GPUs. Needs dpkg-deb, gpg, and
 ``nvidia_repository`` beside this folder.
+
+``build.py FOLDER PROGRAMS`` adds packages of NVIDIA's own programs in the version that they say: ``PROGRAMS`` is a
+folder with what `make cmds` of https://github.com/NVIDIA/nvidia-container-toolkit builds. Its ``nvidia-ctk`` has a
+wrapper, by which descriptions have the files of the simulator, that no real driver has.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,18 +52,50 @@ WantedBy=multi-user.target
 """
 
 
-def packages(version: str) -> Iterator[Package]:
-    """Yield the packages of one version."""
-    full = f"{version}-1"
-    same = f"(= {full})"
+PROGRAMS = ("nvidia-cdi-hook", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+WRAPPER = """#!/bin/sh
+# NVIDIA's nvidia-ctk, whose descriptions get the files of gpu_simulator as well.
+/usr/libexec/nvidia-ctk "$@" || exit
+output=$NVIDIA_CTK_CDI_OUTPUT_FILE_PATH
+for word; do case $word in --output=*) output=${word#*=} ;; esac; done
+[ "$1 $2" != "cdi generate" ] || sed -i '/^    mounts:$/a\\
+        - hostPath: /etc/gpu-simulator\\
+          containerPath: /etc/gpu-simulator\\
+          options: [ro, nosuid, nodev, rbind, rprivate]' "$output"
+"""
+
+
+def standin(version: str) -> dict[str, bytes | str]:
+    """Return the programs of the stand-in."""
     # ansible-test lets no program of a repository ask for python3.
-    files: dict[str, bytes | str] = {
+    return {
         f"usr/bin/{name}*": (HERE / name)
         .read_text()
         .replace("env python\n", "env python3\n", 1)
         .replace("@VERSION@", version)
         for name in ("nvidia-ctk", "nvidia-container-runtime")
     }
+
+
+def real(folder: Path) -> tuple[str, dict[str, bytes | str]]:
+    """Return the version and the programs of NVIDIA's own."""
+    said = subprocess.check_output([folder / "nvidia-ctk", "--version"], text=True)
+    found = re.search(r"\d+[.]\d+[.]\d+", said)
+    if found is None:
+        sys.exit(f"{folder}/nvidia-ctk says no version: {said}")
+    files: dict[str, bytes | str] = {f"usr/bin/{name}*": (folder / name).read_bytes() for name in PROGRAMS}
+    return found[0], {
+        "usr/bin/nvidia-ctk*": WRAPPER,
+        "usr/libexec/nvidia-ctk*": (folder / "nvidia-ctk").read_bytes(),
+        **files,
+    }
+
+
+def packages(version: str, programs: dict[str, bytes | str]) -> Iterator[Package]:
+    """Yield the packages of one version."""
+    full = f"{version}-1"
+    same = f"(= {full})"
+    files = dict(programs)
     if version >= "1.18":
         files["usr/lib/systemd/system/nvidia-cdi-refresh.service"] = SERVICE
         files["usr/lib/systemd/system/nvidia-cdi-refresh.path"] = PATH
@@ -84,7 +121,12 @@ def main() -> None:
     signer = key(home, "toolkit")
     (folder / "fingerprint").write_text(f"{signer}\n")
     (repos / "gpgkey").write_text(gpg(home, "--armor", "--export", signer))
-    entries = [build_package(package, target, architecture) for version in VERSIONS for package in packages(version)]
+    built = {version: standin(version) for version in VERSIONS} | dict(map(real, map(Path, sys.argv[2:])))
+    entries = [
+        build_package(package, target, architecture)
+        for version, programs in built.items()
+        for package in packages(version, programs)
+    ]
     publish(
         target,
         entries,

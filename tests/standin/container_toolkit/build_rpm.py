@@ -53,7 +53,7 @@ def packages(version: str) -> list[Any]:
             ["AutoReqProv: no", *(f"Requires: {name} = {version}-1" for name in needs.get(package.name, []))],
             {f"/{path.rstrip('*')}": text for path, text in package.files.items()},
         )
-        for package in toolkit.packages(version)
+        for package in toolkit.packages(version, toolkit.standin(version))
     ]
 
 

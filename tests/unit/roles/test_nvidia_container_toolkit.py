@@ -152,6 +152,38 @@ def file(main: str, version: str = "1.18.1", engine: str = "containerd", **recor
     }
 
 
+# What `crio config` prints, comments and all, and what the toolkit makes of a file without the default runtime.
+CRIO = """[crio.runtime]
+
+# default_runtime is the _name_ of the OCI runtime to be used as the default.
+{}default_runtime = "{}"
+
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+monitor_path = "{}"
+monitor_env = [
+\t"PATH=/usr/bin",
+]
+
+[crio.runtime.runtimes.runc]
+monitor_path = "/other/conmon"
+
+[crio.image]
+"""
+DROP_IN = '[crio.runtime.runtimes.nvidia]\n        runtime_path = "/usr/bin/nvidia-container-runtime"\n'
+CONMON = '        monitor_path = "/usr/libexec/crio/conmon"\n'
+
+
+def crio(commented: str, default: str, monitor: str, drop_in: str = DROP_IN) -> dict[str, Any]:
+    """The variables of a host whose CRI-O has this configuration."""
+    brought = [{}, {"content": b64encode(drop_in.encode()).decode()}]
+    return {
+        **file("", engine="crio"),
+        "_nvidia_container_toolkit_ctk_heeded": {"stdout": CRIO.format(commented, default, monitor)},
+        "_nvidia_container_toolkit_ctk_brought": {"results": brought},
+    }
+
+
 # What is the user's, what the main file is to be, and what the toolkit works on.
 FILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "first": (file(SITE), {"user": SITE, "importing": IMPORTING, "source": f"{SITE}\n[{CRI}{RUNC}"}),
@@ -201,6 +233,11 @@ FILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         file("[crio]\n", engine="crio"),
         {"source": "[crio]\n", "command": "--config=W/config.toml --drop-in-config=W/99-nvidia.toml"},
     ),
+    "crio_conmon": (crio("", "crun", "/usr/libexec/crio/conmon"), {"drop_in": DROP_IN + CONMON}),
+    "crio_conmon_by_default": (crio("# ", "crun", "/usr/libexec/crio/conmon"), {"drop_in": DROP_IN + CONMON}),
+    "crio_conmon_of_another": (crio("", "crun", ""), {"drop_in": DROP_IN}),
+    "crio_conmon_there": (crio("", "crun", "/x", DROP_IN + CONMON), {"drop_in": DROP_IN + CONMON}),
+    "crio_without_a_default": (crio("", "kata", "/x"), {"drop_in": DROP_IN}),
     # CRI-O had drop-ins before the toolkit knew of them.
     "crio_old": (file("[crio]\n", "1.17.8", "crio"), {"drops_in": True, "command": "--config=W/99-nvidia.toml"}),
 }
@@ -209,6 +246,9 @@ TEXTS = {
     "importing": "{{ _nvidia_container_toolkit_ctk_importing }}",
     "source": "{{ _nvidia_container_toolkit_ctk_source }}",
     "drops_in": "{{ _nvidia_container_toolkit_ctk_drops_in }}",
+    "drop_in": (
+        "{{ _nvidia_container_toolkit_ctk_dropped if _nvidia_container_toolkit_ctk_brought is defined else '' }}"
+    ),
     "command": (
         "{{ _nvidia_container_toolkit_ctk_command[4:] | join(' ') | replace(_nvidia_container_toolkit_ctk_work, 'W') }}"
     ),

@@ -37,3 +37,16 @@ def test_its_python_has_what_the_proof_needs(tmp_path: Path) -> None:
         ["chroot", str(root), _container_image.PYTHON, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout == "True []\n", done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
+def test_the_folders_of_a_copy_have_it_as_well(tmp_path: Path) -> None:
+    _container_image.unpack(str(tmp_path / "root"))
+    assert not (tmp_path / "root/dev").exists()
+    done = subprocess.run(
+        ["chroot", str(tmp_path / "root"), _container_image.PYTHON, "-c", "import ctypes, json; print(6)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "6\n", done.stderr

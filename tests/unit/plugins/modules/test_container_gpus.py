@@ -82,7 +82,7 @@ def test_an_image_of_the_user_is_neither_made_nor_removed(run: Run, tmp_path: Pa
 
 def test_podman_knows_cdi_only(run: Run) -> None:
     rc, result = run("pass", request="gpus")
-    assert (rc, result["msg"]) == (1, "Podman gives GPUs by CDI only: set request to cdi")
+    assert (rc, result["msg"]) == (1, "podman gives GPUs by CDI only: set request to cdi")
 
 
 def test_a_host_without_the_engine(run: Run) -> None:
@@ -121,3 +121,50 @@ def test_an_image_that_can_not_be_removed_is_said(run: Run, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "docker", t.cast("t.Any", docker))
     rc, result = run("pass", engine="docker", via="sdk")
     assert (rc, result["msg"]) == (1, "No container can be run by docker: conflict: unable to delete")
+
+
+# Stands for crictl: a pod's container says what the test says.
+CRICTL = """#!{python}
+import json, pathlib, sys
+words = sys.argv[5:]
+with open({log!r}, "a") as log:
+    print(*words[:1], file=log)
+if words[0] == "info":
+    print(json.dumps({{"config": {{"sandboxImage": "pause:1"}}}}))
+elif words[0] == "inspecti":
+    sys.exit({lacks})
+elif words[0] == "create":
+    mounts = json.loads(pathlib.Path(words[3]).read_text())["mounts"]
+    assert [path for mount in mounts for path in pathlib.Path(mount["host_path"]).iterdir()]
+    print("container")
+elif words[0] == "inspect":
+    print(json.dumps({{"status": {{"state": "CONTAINER_EXITED", "exitCode": 0}}}}))
+elif words[0] == "logs":
+    print({says!r})
+else:
+    print("pod")
+"""
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_gpu_is_proven_in_a_pod(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: int) -> None:
+    def unpack(folder: str) -> None:
+        Path(folder, "usr/bin").mkdir(parents=True)
+
+    monkeypatch.setattr(_container_image, "unpack", unpack)
+    says = _container_gpus.MARK + json.dumps(FOUND)
+    program = tmp_path / "crictl"
+    program.write_text(CRICTL.format(python=sys.executable, log=str(tmp_path / "log"), lacks=lacks, says=says))
+    program.chmod(0o755)
+    rc, result = run("", engine="crio")
+    if lacks:
+        assert (rc, result["missing_image"]) == (1, "pause:1")
+        assert asked(tmp_path) == ["info", "runtime-config", "inspecti"]
+    else:
+        assert (rc, [proof["ok"] for proof in result["proofs"]]) == (0, [True])
+        assert asked(tmp_path)[-2:] == ["logs", "rmp"]
+
+
+def test_a_host_without_crictl(run: Run) -> None:
+    rc, result = run("", engine="containerd")
+    assert (rc, result["msg"]) == (1, "No container can be run by containerd: the host has no crictl")

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, cudahub.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pods of containerd and CRI-O: no network but the host's, nothing downloaded, nothing left, each its own output."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.cudahub.gpu.plugins.module_utils import _container_cri as cri
+from ansible_collections.cudahub.gpu.plugins.module_utils._container_gpus import (
+    Ended,
+    EngineError,
+    EngineGoneError,
+    TimeLimitError,
+)
+
+INFO = {"config": {"sandboxImage": "pause:1", "containerd": {"runtimes": {"runc": {"options": None}}}}}
+
+
+class Crictl:
+    """Answers as the command does, by its first word, and notes what it was asked for."""
+
+    def __init__(self, **answers: tuple[int, str, str]) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.answers = {
+            "info": (0, json.dumps(INFO), ""),
+            "runtime-config": (0, "cgroup driver:   CGROUPFS\n", ""),
+            "runp": (0, "pod1\n", "level=warning msg=..."),
+            "create": (0, "one\n", ""),
+            "inspect": (0, json.dumps({"status": {"state": "CONTAINER_EXITED", "exitCode": 3}}), ""),
+            "logs": (0, "said\n", ""),
+            **{name.replace("_", "-"): answer for name, answer in answers.items()},
+        }
+
+    def __call__(self, command: t.Sequence[str], timeout: float) -> tuple[int, str, str]:
+        assert timeout > 0
+        assert list(command[:5]) == ["crictl", "--runtime-endpoint", "unix:///sock", "--timeout", "60s"]
+        self.asked.append(tuple(command[5:]))
+        return self.answers.get(command[5], (0, "", ""))
+
+    def engine(self, folder: Path) -> cri.Cri:
+        return cri.Cri("crictl", "/sock", str(folder), self)
+
+
+def read(path: Path) -> t.Any:
+    return json.loads(path.read_text())
+
+
+def test_a_container_runs_alone_in_a_pod_that_is_removed(tmp_path: Path) -> None:
+    crictl = Crictl()
+    assert crictl.engine(tmp_path).run("image", "GPU-a", "print(1)", 5) == Ended(3, "said\n")
+    words = [asked[0] for asked in crictl.asked]
+    assert words == ["info", "runtime-config", "inspecti", "runp", "create", "start", "inspect", "logs", "rmp"]
+    assert crictl.asked[4][:3] == ("create", "--no-pull", "pod1")
+    assert crictl.asked[-1] == ("rmp", "--force", "pod1")
+    pod, container = read(tmp_path / "pod.json"), read(tmp_path / "container.json")
+    assert pod["linux"] == container["linux"] == {"security_context": {"namespace_options": {"network": 2, "pid": 1}}}
+    assert container["CDI_devices"] == [{"name": "nvidia.com/gpu=GPU-a"}]
+    assert (container["command"], container["mounts"]) == (["python3", "-c", "print(1)"], [])
+
+
+def test_what_one_container_says_is_not_taken_for_another_one(tmp_path: Path) -> None:
+    """The engine appends to a file that is there."""
+    engine, paths = Crictl().engine(tmp_path), set()
+    for gpu in ("GPU-a", "GPU-b"):
+        engine.run("image", gpu, "", 5)
+        paths.add((read(tmp_path / "pod.json")["log_directory"], read(tmp_path / "container.json")["log_path"]))
+    assert len(paths) == 2
+
+
+def test_without_an_image_it_is_that_of_sandboxes_with_folders_of_the_host(tmp_path: Path) -> None:
+    engine = Crictl().engine(tmp_path)
+    (tmp_path / "root/usr").mkdir(parents=True)
+    image = engine.bring(str(tmp_path / "root"))
+    engine.run(image, "GPU-a", "", 5)
+    container = read(tmp_path / "container.json")
+    assert (container["image"], container["command"][0]) == ({"image": "pause:1"}, "/usr/bin/python3")
+    assert container["mounts"] == [
+        {"host_path": f"{tmp_path}/root/usr", "container_path": "/usr", "selinux_relabel": True}
+    ]
+
+
+def test_a_sandbox_that_would_be_downloaded_is_not_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(cri.MissingImageError, match=r"has no image pause:1 .*, and nothing is downloaded") as raised:
+        Crictl(inspecti=(1, "", "no such image")).engine(tmp_path)
+    assert raised.value.image == "pause:1"
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "parent"),
+    [
+        (None, (1, "", "Unimplemented"), None),
+        ({"SystemdCgroup": True}, (1, "", "Unimplemented"), "system.slice"),
+        (None, (0, "cgroup driver:   SYSTEMD\n", ""), "system.slice"),
+        ({"SystemdCgroup": True}, (0, "cgroup driver:   CGROUPFS\n", ""), None),
+    ],
+)
+def test_systemd_wants_a_slice(
+    tmp_path: Path, options: dict[str, bool] | None, config: tuple[int, str, str], parent: str | None
+) -> None:
+    info = {"config": {"containerd": {"defaultRuntimeName": "a", "runtimes": {"a": {"options": options}}}}}
+    engine = Crictl(info=(0, json.dumps(info), ""), runtime_config=config).engine(tmp_path)
+    engine.run("image", "GPU-a", "", 5)
+    assert read(tmp_path / "pod.json")["linux"].get("cgroup_parent") == parent
+
+
+def test_a_refusal_leaves_no_pod_and_is_said_in_the_words_of_the_engine(tmp_path: Path) -> None:
+    crictl = Crictl(create=(1, "", "creating container: unresolvable CDI devices\n nvidia.com/gpu=GPU-a"))
+    with pytest.raises(EngineError, match="unresolvable CDI devices nvidia"):
+        crictl.engine(tmp_path).run("image", "GPU-a", "", 5)
+    assert crictl.asked[-1] == ("rmp", "--force", "pod1")
+
+
+def test_a_container_that_hangs_leaves_no_pod(tmp_path: Path) -> None:
+    crictl = Crictl(inspect=(0, json.dumps({"status": {"state": "CONTAINER_RUNNING", "exitCode": 0}}), ""))
+    with pytest.raises(TimeLimitError):
+        crictl.engine(tmp_path).run("image", "GPU-a", "", 0.1)
+    assert crictl.asked[-1] == ("rmp", "--force", "pod1")
+
+
+def test_an_engine_that_does_not_answer(tmp_path: Path) -> None:
+    said = 'level=error msg="validate service connection: ... dial unix /sock: connect: no such file or directory"'
+    with pytest.raises(EngineGoneError, match="validate service connection"):
+        Crictl(info=(1, "", said)).engine(tmp_path)
