@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,9 @@ for path, minor in WANTED.items():
         errors[minor] = error.errno
 print(json.dumps([migs or found, [name for name in sorted(os.listdir("/dev")) if name[6:].isdigit()], errors]))
 """
+SOCKETS = {"containerd": "/run/containerd/containerd.sock", "crio": "/run/crio/crio.sock"}
+# The host's network, and processes of its own.
+NAMESPACES = {"namespace_options": {"network": 2, "pid": 1}}
 
 
 class Box:
@@ -69,6 +73,51 @@ class Box:
             f"{engine} run --rm --network none --cap-add MKNOD {options} {devices} --entrypoint python3 {IMAGE} -c %s"
         )
         return json.loads(self.host.check_output(command, f"WANTED = {self.nodes}\n{SEES}"))
+
+    def pod(self, engine: str, name: str, program: str, *asked: str) -> tuple[str, str]:
+        """Start a pod with a container that runs a program of Python, and return the ids of both."""
+        parent = {"cgroup_parent": "system.slice"} if engine == "crio" else {}
+        pod = {
+            "metadata": {"namespace": "test", "attempt": 0, "name": name, "uid": name},
+            "log_directory": "/opt",
+            "linux": {"security_context": NAMESPACES, **parent},
+        }
+        container = {
+            "metadata": {"name": name},
+            "image": {"image": IMAGE},
+            "command": ["python3", "-c", program],
+            "log_path": f"{name}.log",
+            "linux": {"security_context": {**NAMESPACES, "capabilities": {"add_capabilities": ["MKNOD"]}}},
+            "CDI_devices": [{"name": f"nvidia.com/gpu={one}"} for one in asked],
+        }
+        for what, content in {"pod": pod, "container": container}.items():
+            self.host.check_output(f"printf %%s %s > /opt/{what}.json", json.dumps(content))
+        sandbox = self.crictl(engine, "runp", "/opt/pod.json")
+        made = self.crictl(engine, "create", "--no-pull", sandbox, "/opt/container.json", "/opt/pod.json")
+        self.crictl(engine, "start", made)
+        return sandbox, made
+
+    def crictl(self, engine: str, *words: str) -> str:
+        """What the command prints."""
+        command = f"crictl --runtime-endpoint unix://{SOCKETS[engine]} --timeout 60s"
+        return self.host.check_output(f"{command} {' '.join(words)}")
+
+    def says_in_pod(self, engine: str, program: str, *asked: str) -> str:
+        """What a container of a pod says, which runs a program of Python to its end."""
+        sandbox, made = self.pod(engine, "says", program, *asked)
+        try:
+            asks = f"crictl -r unix://{SOCKETS[engine]} inspect {made}"
+            ended = f"until {asks} | grep -q CONTAINER_EXITED; do sleep 0.2; done"
+            self.host.check_output("timeout 30 sh -c %s", ended)
+            return self.crictl(engine, "logs", made)
+        finally:
+            self.crictl(engine, "rmp", "--force", sandbox)
+            # An engine appends to it.
+            self.host.check_output("rm /opt/says.log")
+
+    def sees_in_pod(self, engine: str, *asked: str) -> Any:
+        """What a container of a pod sees that asks for GPUs, as ``sees``."""
+        return json.loads(self.says_in_pod(engine, f"WANTED = {self.nodes}\n{SEES}", *asked))
 
     @property
     def nodes(self) -> dict[str, int]:
@@ -99,7 +148,7 @@ class Box:
         return dict(json.loads(self.host.file("/etc/docker/daemon.json").content_string))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def box(host: Host) -> Box:
     """The host."""
     return Box(host)
@@ -135,3 +184,12 @@ def prove(host: Host, play: Callable[..., CompletedProcess[str]], here: list[str
         return dict(json.loads(host.file("/opt/proof.json").content_string))
 
     return run
+
+
+@pytest.fixture(scope="module")
+def cri() -> None:
+    """Skip without the programs of pods."""
+    if not os.environ.get("MOLECULE_CRI"):
+        pytest.skip(
+            "Pods of CRI-O and containerd are not tested: MOLECULE_CRI names no folder with crictl, crio, pinns."
+        )

@@ -61,6 +61,7 @@ def test_what_the_user_has_for_containerd_stays_and_is_heeded(host: Host) -> Non
         "",
         '[plugins."io.containerd.grpc.v1.cri"]',
         "  max_container_log_line_size = 4096",
+        "  restrict_oom_score_adj = true",
     ]
     # The drop-in has a part of it.
     assert main.mode == host.file("/etc/containerd/conf.d/99-nvidia.toml").mode == 0o640

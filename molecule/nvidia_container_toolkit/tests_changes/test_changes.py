@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -142,6 +143,20 @@ def test_one_broken_engine_does_not_keep_the_other_from_its_gpus(host: Host, box
         host.check_output("printf %%s %s > /etc/docker/daemon.json", before)
 
 
+def test_for_old_engines_nothing_starts_the_unit_of_the_toolkit(
+    host: Host, box: Any, role: Role, play: Callable[..., CompletedProcess[str]], here: list[str]
+) -> None:
+    """The toolkit's rule of udev does, from 1.19 on, with a description that they do not understand."""
+    needs = {"_nvidia_container_toolkit_spec_needs": {"docker": "99", "podman": "5.1"}}
+    done = play(Path(__file__).parents[1] / "role.yml", *here, "--extra-vars", json.dumps(needs))
+    assert done.returncode == 0, done.stdout
+    assert host.run("systemctl start nvidia-cdi-refresh.service").rc != 0
+    assert (host.file("/etc/cdi/nvidia.yaml").exists, host.file(SPEC).exists) == (True, False)
+    role()
+    host.check_output("systemctl start nvidia-cdi-refresh.service && systemctl is-enabled nvidia-cdi-refresh.service")
+    assert (host.file("/etc/cdi/nvidia.yaml").exists, host.file(SPEC).exists) == (False, True)
+
+
 def test_an_older_toolkit_without_units_describes_the_gpus_all_the_same(host: Host, box: Any, role: Role) -> None:
     role(version="1.17.8-1")
     rows = host.check_output("dpkg-query -W -f '${Version} ${db:Status-Want}\\n' '*nvidia-container*'").splitlines()
@@ -170,7 +185,8 @@ def test_only_the_entries_of_the_toolkit_are_put_aside(host: Host, role: Role) -
         assert f"it is not the key {'A' * 40}, but " in said
         assert host.check_output(state) == at_first
         said = role(fails=True, other_sources="remove", version="9.9.9-1")
-        assert "version 9.9.9-1 of nvidia-container-toolkit is not there, but 1.18.1-1, 1.17.8-1" in said
+        assert "version 9.9.9-1 of nvidia-container-toolkit is not there, but " in said
+        assert "1.18.1-1, 1.17.8-1" in said
         assert host.check_output(state) == at_first
         role(other_sources="remove")
         found = {name: host.file(f"{folder}/{name}").content_string for name in before}

@@ -22,7 +22,7 @@ ONLY = {"engines": ["containerd"]}
 MAIN = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
 CRI = '[plugins."io.containerd.grpc.v1.cri"]'
-USERS = f"# The site.\nversion = 2\n\n{CRI}\n  max_container_log_line_size = 4098\n"
+USERS = f"# The site.\nversion = 2\n\n{CRI}\n  max_container_log_line_size = 4098\n  restrict_oom_score_adj = true\n"
 PID = "systemctl show containerd.service --property=MainPID --value"
 WORK = "ctr tasks list | awk '$1 == \"work\" { print $2, $3 }'"
 
