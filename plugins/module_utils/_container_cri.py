@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import typing as t
 import uuid
@@ -18,6 +19,9 @@ SOCKETS = {"containerd": "/run/containerd/containerd.sock", "crio": "/run/crio/c
 # The network of the host, which needs no CNI, and processes of its own.
 NAMESPACES = {"security_context": {"namespace_options": {"network": 2, "pid": 1}}}
 POLL = 0.2
+# A kubelet ends pods that it does not know, after some seconds.
+ATTEMPTS, KILLED = 3, 137
+_GONE = re.compile(r"not ?found|not ready|not running|does not exist", re.IGNORECASE)
 
 
 class MissingImageError(EngineError):
@@ -96,11 +100,28 @@ class Cri:
         return self._image
 
     def run(self, image: str, gpu: str, program: str, timeout: float) -> Ended:
+        for _attempt in range(ATTEMPTS - 1):
+            ended = self._unless_gone(image, gpu, program, timeout)
+            if ended is not None:
+                return ended
+        return self._run(image, gpu, program, timeout)
+
+    def _unless_gone(self, image: str, gpu: str, program: str, timeout: float) -> Ended | None:
+        """What came of a container, unless somebody has ended it."""
+        try:
+            ended = self._run(image, gpu, program, timeout)
+        except EngineError as error:
+            if not _GONE.search(str(error)):
+                raise
+            return None
+        return None if ended.code == KILLED else ended
+
+    def _run(self, image: str, gpu: str, program: str, timeout: float) -> Ended:
         name, until = f"cudahub-gpus-{uuid.uuid4().hex[:12]}", time.monotonic() + timeout
         sandbox = self._write("pod", pod(name, self._folder, self._systemd))
         inner = self._write("container", container(name, image, gpu, program, self._folders))
-        started = self._done(["runp", sandbox], timeout).strip()
         try:
+            started = self._done(["runp", sandbox], timeout).strip()
             made = self._done(["create", "--no-pull", started, inner, sandbox], timeout).strip()
             self._done(["start", made], timeout)
             while True:
@@ -111,7 +132,8 @@ class Cri:
                     raise TimeLimitError
                 time.sleep(POLL)
         finally:
-            self._ask(["rmp", "--force", started])
+            for one in self._ask(["pods", "--quiet", "--name", name])[1].split():
+                self._ask(["rmp", "--force", one])
 
     def _write(self, name: str, content: t.Mapping[str, t.Any]) -> str:
         path = os.path.join(self._folder, f"{name}.json")

@@ -35,6 +35,7 @@ class Crictl:
             "create": (0, "one\n", ""),
             "inspect": (0, json.dumps({"status": {"state": "CONTAINER_EXITED", "exitCode": 3}}), ""),
             "logs": (0, "said\n", ""),
+            "pods": (0, "pod1\n", ""),
             **{name.replace("_", "-"): answer for name, answer in answers.items()},
         }
 
@@ -56,7 +57,7 @@ def test_a_container_runs_alone_in_a_pod_that_is_removed(tmp_path: Path) -> None
     crictl = Crictl()
     assert crictl.engine(tmp_path).run("image", "GPU-a", "print(1)", 5) == Ended(3, "said\n")
     words = [asked[0] for asked in crictl.asked]
-    assert words == ["info", "runtime-config", "inspecti", "runp", "create", "start", "inspect", "logs", "rmp"]
+    assert words == ["info", "runtime-config", "inspecti", "runp", "create", "start", "inspect", "logs", "pods", "rmp"]
     assert crictl.asked[4][:3] == ("create", "--no-pull", "pod1")
     assert crictl.asked[-1] == ("rmp", "--force", "pod1")
     pod, container = read(tmp_path / "pod.json"), read(tmp_path / "container.json")
@@ -128,3 +129,26 @@ def test_an_engine_that_does_not_answer(tmp_path: Path) -> None:
     said = 'level=error msg="validate service connection: ... dial unix /sock: connect: no such file or directory"'
     with pytest.raises(EngineGoneError, match="validate service connection"):
         Crictl(info=(1, "", said)).engine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "raises"),
+    [
+        ({"inspect": (0, json.dumps({"status": {"state": "CONTAINER_EXITED", "exitCode": 137}}), "")}, False),
+        ({"start": (1, "", 'code = NotFound desc = could not find container "one": not found')}, True),
+        ({"create": (1, "", "sandbox pod1 is not ready")}, True),
+    ],
+)
+def test_a_pod_that_a_kubelet_ends_is_run_again(
+    tmp_path: Path, trouble: dict[str, tuple[int, str, str]], raises: bool
+) -> None:
+    """It ends pods that are not its own after some seconds; what fails each time is said."""
+    crictl = Crictl(**trouble)
+    engine = crictl.engine(tmp_path)
+    if raises:
+        with pytest.raises(EngineError):
+            engine.run("image", "GPU-a", "", 5)
+    else:
+        assert engine.run("image", "GPU-a", "", 5).code == cri.KILLED
+    assert [asked[0] for asked in crictl.asked].count("runp") == cri.ATTEMPTS
+    assert [asked[0] for asked in crictl.asked].count("rmp") == cri.ATTEMPTS

@@ -162,7 +162,7 @@ def test_a_gpu_is_proven_in_a_pod(run: Run, tmp_path: Path, monkeypatch: pytest.
         assert asked(tmp_path) == ["info", "runtime-config", "inspecti"]
     else:
         assert (rc, [proof["ok"] for proof in result["proofs"]]) == (0, [True])
-        assert asked(tmp_path)[-2:] == ["logs", "rmp"]
+        assert asked(tmp_path)[-3:] == ["logs", "pods", "rmp"]
 
 
 def test_a_host_without_crictl(run: Run) -> None:
