@@ -85,7 +85,9 @@ class Cri:
     via = "cli"
 
     def __init__(self, crictl: str, socket: str, folder: str, runner: Runner) -> None:
-        self._command = [crictl, "--runtime-endpoint", f"unix://{socket}", "--timeout", "60s"]
+        endpoint = f"unix://{socket}"
+        # Both, as crictl's own configuration may name another engine.
+        self._command = [crictl, "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, "--timeout", "60s"]
         self._folder, self._runner = folder, runner
         self._folders: dict[str, str] = {}
         info = json.loads(self._done(["info"]))

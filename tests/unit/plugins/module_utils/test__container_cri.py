@@ -41,9 +41,10 @@ class Crictl:
 
     def __call__(self, command: t.Sequence[str], timeout: float) -> tuple[int, str, str]:
         assert timeout > 0
-        assert list(command[:5]) == ["crictl", "--runtime-endpoint", "unix:///sock", "--timeout", "60s"]
-        self.asked.append(tuple(command[5:]))
-        return self.answers.get(command[5], (0, "", ""))
+        socket = "unix:///sock"
+        assert list(command[:5]) == ["crictl", "--runtime-endpoint", socket, "--image-endpoint", socket]
+        self.asked.append(tuple(command[7:]))
+        return self.answers.get(command[7], (0, "", ""))
 
     def engine(self, folder: Path) -> cri.Cri:
         return cri.Cri("crictl", "/sock", str(folder), self)

@@ -126,7 +126,7 @@ def test_an_image_that_can_not_be_removed_is_said(run: Run, monkeypatch: pytest.
 # Stands for crictl: a pod's container says what the test says.
 CRICTL = """#!{python}
 import json, pathlib, sys
-words = sys.argv[5:]
+words = sys.argv[7:]
 with open({log!r}, "a") as log:
     print(*words[:1], file=log)
 if words[0] == "info":
