@@ -737,10 +737,6 @@ def failure(name: str, log: str, status: int, free_bytes: int | None = None, tim
         why = "the disk of Docker is full: free some, for instance by docker builder prune, or lower dl_images_keep"
     elif status == TIMED_OUT:
         why = f"it was not done after {timeout} seconds: run the role again, which goes on, or raise dl_images_timeout"
-    elif re.search(
-        r"failed to resolve source metadata|pull access denied|manifest unknown|load metadata for .*ERROR", log
-    ):
-        why = "its base image can't be had: correct base, log in to its registry, or pull it beforehand"
     elif other := re.search(r"(?m)^(?:#\d+ )?[\d.]+ (Python [\d.]+, and the list of .*)$", log):
         why = f"it has {other[1].strip()}: give another base, or requirements"
     else:

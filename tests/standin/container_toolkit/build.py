@@ -9,9 +9,9 @@ packages in the versions 1.17.8-1 and 1.18.1-1 (which has the units nvidia-cdi-r
 ``FOLDER/fingerprint`` is that of the key. Its ``nvidia-ctk`` describes simulated GPUs. Needs dpkg-deb, gpg, and
 ``nvidia_repository`` beside this folder.
 
-``build.py FOLDER PROGRAMS`` (``MOLECULE_CTK=PROGRAMS``) adds packages of NVIDIA's own programs in the version that they say: ``PROGRAMS`` is a
-folder with what `make cmds` of https://github.com/NVIDIA/nvidia-container-toolkit builds. Its ``nvidia-ctk`` has a
-wrapper, by which descriptions have the files of the simulator, that no real driver has.
+``build.py FOLDER PROGRAMS`` (``MOLECULE_CTK=PROGRAMS``) adds packages of NVIDIA's own programs in the version that they
+say: ``PROGRAMS`` is a folder with what `make cmds` of https://github.com/NVIDIA/nvidia-container-toolkit builds. Its
+``nvidia-ctk`` has a wrapper, by which descriptions have the files of the simulator, that no real driver has.
 """
 
 from __future__ import annotations
