@@ -18,7 +18,12 @@ MIG_CAPABILITIES = 2
 
 PAYLOAD = """
 import ctypes, errno, json, os
-found = {"nodes": {}, "gpus": [], "migs": [], "kind": None, "reason": None}
+found = {"nodes": {}, "gpus": [], "migs": [], "kind": None, "reason": None, "label": ""}
+try:
+    with open("/proc/self/attr/current") as file:
+        found["label"] = file.read().strip("\\0\\n")
+except OSError:
+    pass
 caps = "/dev/nvidia-caps"
 names = [name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]
 names += ["nvidia-caps/" + name for name in (sorted(os.listdir(caps)) if os.path.isdir(caps) else [])]
@@ -61,6 +66,12 @@ print("cudahub container_gpus " + json.dumps(found), flush=True)
 """
 """What a container runs; it needs Python 3 and nothing else."""
 
+# AppArmor writes no such labels.
+_SELINUX = re.compile(r"[^:\s]+:[^:\s]+:[^:\s]+_t:\S+")
+_SELINUX_ADVICE = (
+    "SELinux denies it; run setsebool -P container_use_xserver_devices on (container_use_devices where"
+    " container-selinux is older than 2.236), or start containers with --security-opt label=disable"
+)
 # What engines say when they can't give a device.
 _REFUSED = re.compile(
     r"unresolvable CDI devices?|could not select device driver|unknown runtime specified|invalid CDI|CDI device|"
@@ -144,7 +155,7 @@ def judge(uuid: str, found: t.Mapping[str, t.Any]) -> Proof:
     capabilities = [name for name in nodes if name.startswith(CAPABILITIES)]
     of_gpus = [name for name in nodes if not name.startswith(CAPABILITIES)]
     seen = tuple(str(one) for one in found["migs" if mig else "gpus"])
-    closed = [f"/dev/{name}" for name, state in found["nodes"].items() if state == "EPERM"]
+    closed = [f"/dev/{name}" for name, state in found["nodes"].items() if state in ("EPERM", "EACCES")]
     if found["kind"] == "no_library":
         reason = f"there is no libnvidia-ml.so.1 in the container: {found['reason']}"
         return Proof(uuid, ok=False, kind="no_library", reason=reason, nodes=nodes)
@@ -152,6 +163,8 @@ def judge(uuid: str, found: t.Mapping[str, t.Any]) -> Proof:
         return Proof(uuid, ok=False, kind="no_device_node", reason="the container has no /dev/nvidia<N>", gpus=seen)
     if closed:
         reason = f"the container may not open {', '.join(closed)}, which it was given"
+        if "EACCES" in found["nodes"].values() and _SELINUX.fullmatch(found.get("label", "")):
+            reason += f": {_SELINUX_ADVICE}"
         return Proof(uuid, ok=False, kind="no_permission", reason=reason, gpus=seen, nodes=nodes)
     if found["kind"] is not None:
         return Proof(uuid, ok=False, kind=str(found["kind"]), reason=f"NVML: {found['reason']}", nodes=nodes)

@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +46,11 @@ CASES: dict[str, tuple[Ended | EngineError, str, str]] = {
     ),
     "no node": (saw(nodes={}), "no_device_node", "no /dev/nvidia<N>"),
     "forbidden": (saw(nodes={"nvidia1": "EPERM"}), "no_permission", "may not open /dev/nvidia1"),
+    "forbidden by mode": (saw(nodes={"nvidia1": "EACCES"}), "no_permission", "may not open /dev/nvidia1, which it was"),
+    "forbidden by SELinux": (
+        saw(nodes={"nvidia1": "EACCES"}, label="system_u:system_r:container_t:s0:c380,c597", kind="nvml", gpus=[]),
+        "no_permission", "run setsebool -P container_use_xserver_devices on",
+    ),
     "driver is gone": (saw(kind="nvml", reason="code 9: Driver Not Loaded", gpus=[]), "nvml", "code 9"),
     "another GPU": (saw(gpus=[B]), "wrong_gpus", "sees GPU-b"),
     "all GPUs": (saw(gpus=[A, B], nodes={"nvidia0": "ok", "nvidia1": "ok"}), "wrong_gpus", "sees GPU-a, GPU-b"),
@@ -107,6 +115,23 @@ def test_a_mig_device_needs_the_nodes_of_its_capabilities_and_no_more() -> None:
         "the container may not open /dev/nvidia-caps/nvidia-cap13, which it was given",
     )
     assert mig_saw(CAPS[:2], MIG).kind == "no_device_node"
+
+
+@pytest.mark.parametrize("label", ["", "docker-default (enforce)", "unconfined"])
+def test_nobody_else_is_told_of_selinux(label: str) -> None:
+    seen = {"nodes": {"nvidia0": "EACCES"}, "gpus": [], "migs": [], "kind": "nvml", "reason": "", "label": label}
+    found = proof.judge(A, seen)
+    assert found.reason == "the container may not open /dev/nvidia0, which it was given"
+
+
+def test_the_program_in_the_container_tells_its_label() -> None:
+    said = subprocess.run([sys.executable, "-c", proof.PAYLOAD], capture_output=True, text=True, check=True).stdout
+    found = json.loads(said.removeprefix(proof.MARK))
+    try:
+        own = Path("/proc/self/attr/current").read_text(encoding="utf-8")
+    except OSError:
+        own = ""
+    assert found["label"] == own.strip("\0\n")
 
 
 def test_how_engines_are_asked() -> None:
