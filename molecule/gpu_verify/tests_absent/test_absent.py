@@ -6,8 +6,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
 from testinfra.host import Host
 
+ROLE = Path(__file__).parents[1] / "role.yml"
 testinfra_hosts = ["ansible://h200", "ansible://a100"]
 
 
@@ -21,3 +26,12 @@ def test_no_timer_and_no_result_is_left(host: Host) -> None:
     assert host.check_output("systemctl list-units --all --no-legend --plain 'cudahub-gpu-verify*'") == ""
     for folder in ("/etc/ansible/facts.d", "/var/lib/prometheus/node-exporter"):
         assert "cudahub" not in host.run(f"ls -A {folder}").stdout
+
+
+def test_absent_again_changes_nothing_and_warns_of_nothing(
+    play: Callable[..., CompletedProcess[str]], host: Host
+) -> None:
+    done = play(ROLE, "-e", f"target={host.backend.get_hostname()} entry=absent")
+    assert done.returncode == 0, done.stdout
+    assert "changed=0" in done.stdout
+    assert "WARNING" not in done.stdout + done.stderr
