@@ -22,7 +22,7 @@ Role = Callable[..., str]
 SPEC = "/var/run/cdi/nvidia.yaml"
 SENTENCES = {
     "engine": "nvidia_container_toolkit_engines names dockr, which role nvidia_container_toolkit does not know: it",
-    "missing": "box has no crio, which nvidia_container_toolkit_engines names: install it, leave it out.",
+    "missing": "box has no crio, which nvidia_container_toolkit_engines names: install it, or leave it out.",
     "user": "box has no user nobody-here: create it",
     "sources": "box has entries for NVIDIA's repository of the toolkit in /etc/apt/sources.list.d/other.list, and",
     "driver": "The NVIDIA driver of box is in state 'not_loaded', so that no container can have a GPU: run role",
