@@ -43,9 +43,9 @@ def state(host: Host, box: Any, work: str) -> Callable[[], list[str]]:
 @pytest.fixture
 def other_conmon(host: Host) -> Iterator[None]:
     """Have the user change what the drop-in has a copy of."""
-    host.check_output(f"sed -i.before s,crio/conmon,podman/conmon, {USERS}")
+    host.check_output(f"cp {USERS} /opt/ && sed -i s,crio/conmon,podman/conmon, {USERS}")
     yield
-    host.check_output(f"mv {USERS}.before {USERS}")
+    host.check_output(f"cp /opt/10-crio.conf {USERS}")
 
 
 def test_a_second_run_restarts_nothing(role: Role, state: State) -> None:
@@ -76,13 +76,13 @@ def test_an_engine_that_does_not_come_back_gets_its_old_configuration(host: Host
 def test_an_engine_whose_own_configuration_is_broken_is_named(host: Host, role: Role, state: State) -> None:
     """The role can't mend what is the user's."""
     before = state()
-    host.check_output(f"sed -i.before s,crio/conmon,nowhere/conmon, {USERS}")
+    host.check_output(f"cp {USERS} /opt/ && sed -i s,crio/conmon,nowhere/conmon, {USERS}")
     try:
         said = role(fails=True, **ONLY)
         assert "node: crio was not configured: Job for crio.service failed" in said
         assert "It does not run with its old configuration either: look at journalctl --unit crio.service." in said
     finally:
-        host.check_output(f"mv {USERS}.before {USERS} && systemctl reset-failed crio; systemctl restart crio")
+        host.check_output(f"cp /opt/10-crio.conf {USERS} && systemctl reset-failed crio && systemctl restart crio")
     after = state()
     assert (after[0], after[2]) == (before[0], before[2])
 
