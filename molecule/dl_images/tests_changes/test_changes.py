@@ -314,6 +314,7 @@ BASES = {
 }
 
 
+@pytest.mark.long
 def test_base_images_of_all_kinds(apply: Apply, host: Host) -> None:
     """Built beside each other: each is judged alone."""
     for name, (lines, _sentence) in BASES.items():
