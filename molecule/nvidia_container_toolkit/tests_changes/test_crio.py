@@ -108,6 +108,7 @@ def test_never_leaves_the_restart_to_the_operator_and_pods_go_on(host: Host, rol
 
 
 def test_what_was_there_before_is_there_after_absent(host: Host, role: Role, state: State) -> None:
+    role(**ONLY)
     before = state()
     role("absent", **ONLY)
     assert host.check_output("cd /etc/crio && find . -type f | sort").split() == [
