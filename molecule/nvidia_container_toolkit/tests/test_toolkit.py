@@ -44,7 +44,9 @@ def test_a_container_sees_the_two_that_it_asks_for(host: Host, box: Any, engine:
 
 def test_the_runtime_of_engines_without_cdi_gives_what_is_asked_for(box: Any) -> None:
     uuid = box.uuids[1]
-    seen, nodes, errors = box.sees("docker", options=f"--runtime nvidia --env NVIDIA_VISIBLE_DEVICES={uuid}")
+    # NVIDIA's own runtime knows nothing of the simulator's files.
+    files = "--volume /etc/gpu-simulator:/etc/gpu-simulator:ro"
+    seen, nodes, errors = box.sees("docker", options=f"--runtime nvidia --env NVIDIA_VISIBLE_DEVICES={uuid} {files}")
     assert (seen, nodes) == ([uuid], ["nvidia1"])
     assert [minor for minor, number in errors.items() if number == errno.ENXIO] == ["1"]
 
