@@ -118,7 +118,8 @@ def test_what_was_there_before_is_there_after_absent(host: Host, role: Role, sta
     assert host.check_output(PID) != before[1]
     role(**ONLY)
     after = state()
-    assert (after[0], after[2]) == (before[0], before[2])
+    # The toolkit's versions differ on empty lines.
+    assert (after[0].split(), after[2]) == (before[0].split(), before[2])
 
 
 def test_a_proof_that_fails_is_said(host: Host, role: Role) -> None:
