@@ -25,6 +25,7 @@ from ansible_collections.cudahub.gpu.plugins.plugin_utils import _report_files, 
 from ansible_collections.cudahub.gpu.plugins.plugin_utils._report import Report, host_of, lines, report_of
 from ansible_collections.cudahub.gpu.plugins.plugin_utils._report_junit import junit
 from ansible_collections.cudahub.gpu.tests.report import made_fleet
+from ansible_collections.cudahub.gpu.tests.unit.odd_values import with_one
 
 TIME = "2026-11-29T02:30:00Z"
 HOSTILE = "</script><script>alert(1)</script><!-- \u2028\u202e\x1b[31mred\x00 & \"' ]]> עברית"
@@ -173,18 +174,10 @@ def test_samples_and_what_held_the_clocks_back() -> None:
 @pytest.mark.parametrize("odd", [None, 3, "text", [], [3], {}, {"a": 1}, float("nan"), float("inf"), 10**400, True])
 def test_values_of_another_type_break_nothing(odd: Any) -> None:
     """Each value of a result in turn is another one."""
-
-    def changed(value: Any) -> list[Any]:
-        if isinstance(value, dict):
-            return [odd, *({**value, name: one} for name in value for one in changed(value[name]))]
-        if isinstance(value, list):
-            return [odd, *([one, *value[1:]] for one in changed(value[0]))] if value else [odd]
-        return [odd]
-
     found = report(
         {
             f"h{number}": one
-            for number, one in enumerate(changed(made_fleet.host_of(0, 2, samples=2)))
+            for number, one in enumerate(with_one(odd, made_fleet.host_of(0, 2, samples=2)))
             if isinstance(one, dict)
         }
     )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.cudahub.gpu.plugins.plugin_utils import _table as table
+from ansible_collections.cudahub.gpu.tests.unit.odd_values import with_one
 
 OK_DRIVER = {"state": "ok", "version": "580.159.04", "reason": None}
 
@@ -403,21 +404,13 @@ ODD = [None, 3, "text", [], [3], {}, {"a": 1}, float("nan"), HUGE, True, "a\x1b[
 @pytest.mark.parametrize("odd", ODD)
 def test_values_of_another_type_break_nothing(odd: Any) -> None:
     """Each value of a host's facts and verification in turn is another one, and none reaches the terminal as it is."""
-
-    def changed(value: Any) -> list[Any]:
-        if isinstance(value, dict):
-            return [odd, *({**value, name: one} for name in value for one in changed(value[name]))]
-        if isinstance(value, list):
-            return [odd, *([one, *value[1:]] for one in changed(value[0]))] if value else [odd]
-        return [odd]
-
     trouble = {"code": "ecc", "severity": "error", "message": "It has errors."}
     sliced = {"enabled": True, "pending": False, "instances": [instance(0)]}
     known = facts(gpu(0, problems=[trouble], mig=sliced), gpu(1), problems=[trouble])
     failure = {"kind": "timeout", "message": "It hangs."}
     failed = verdict("GPU-1", "failed", failure=failure, name="NVIDIA H100", index=1)
     proven = verification(failed, failure=failure)["verification"]
-    told = [(one, proven) for one in changed(known)] + [(known, one) for one in changed(proven)]
+    told = [(one, proven) for one in with_one(odd, known)] + [(known, one) for one in with_one(odd, proven)]
     for number, (found, verified) in enumerate(told):
         fleet = fleet_of(good=facts(gpu()))
         fleet.add_result(f"h{number}", {"ansible_facts": {"gpu": found}})
