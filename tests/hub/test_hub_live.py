@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import http.client
 import http.cookiejar
 import json
@@ -35,6 +37,7 @@ if t.TYPE_CHECKING:
 TOKEN = "0" * 32
 GPUS = tuple(sorted(f"GPU-{uuid.uuid4()}" for _unused in range(2)))  # no other hub on this host has these
 NONE_FREE = "No GPU is free now"
+PR_SET_CHILD_SUBREAPER = 36
 
 CONFIG = """
 import asyncio, os, sys
@@ -209,6 +212,12 @@ class Hub:
         self.ask("DELETE", f"/users/{user}/server")
         until(lambda: not self.active(user))
 
+    def deleted(self, user: str) -> bool:
+        """Whether the user is gone; JupyterHub refuses it while the server of that user is being stopped."""
+        gone = self.ask("DELETE", f"/users/{user}")
+        assert gone.status in (204, 400, 404), (gone, self.log())
+        return gone.status != 400
+
     def active(self, user: str) -> bool:
         return bool(json.loads(self.ask("GET", f"/users/{user}").text)["servers"])
 
@@ -229,6 +238,8 @@ class Hub:
     def kill_server(self, user: str) -> None:
         for process in self.processes(user):
             os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # a child of the hub that runs
+                os.waitpid(process, 0)
         until(lambda: not self.processes(user))
 
     def environ(self, user: str) -> dict[str, str]:
@@ -240,8 +251,7 @@ class Hub:
         """Leaves no server."""
         for user in sorted(self.users):
             self.kill_server(user)
-        for user in sorted(self.users):
-            self.ask("DELETE", f"/users/{user}")
+        until(lambda: all(self.deleted(user) for user in sorted(self.users)))
         self.users.clear()
         for lease in self.allocator.leases():
             self.allocator.gone(lease.server, lease.token)
@@ -263,7 +273,19 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.fixture(scope="module")
-def the_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+def _adopted() -> Iterator[None]:
+    """Servers that outlive a killed hub are children of this process, which reaps them.
+
+    JupyterHub takes a process that nobody has reaped for a server that runs.
+    """
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    yield
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) == 0
+
+
+@pytest.fixture(scope="module")
+def the_hub(tmp_path_factory: pytest.TempPathFactory, _adopted: None) -> Iterator[Hub]:
     hub = Hub(tmp_path_factory.mktemp("hub"))
     hub.start()
     yield hub
