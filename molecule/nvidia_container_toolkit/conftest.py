@@ -164,9 +164,9 @@ def here(host: Host) -> list[str]:
 def role(play: Callable[..., CompletedProcess[str]], here: list[str]) -> Callable[..., str]:
     """Return a function that runs an entry point with options, and gives what was said, on one line."""
 
-    def run(entry: str = "main", *, fails: bool = False, **options: Any) -> str:
+    def run(entry: str = "main", *arguments: str, fails: bool = False, **options: Any) -> str:
         variables = {"entry": entry, **{f"nvidia_container_toolkit_{name}": value for name, value in options.items()}}
-        done = play(ROLE, *here, "--extra-vars", json.dumps(variables))
+        done = play(ROLE, *here, "--extra-vars", json.dumps(variables), *arguments)
         said = re.sub(r"\s+", " ", done.stdout + done.stderr)
         assert (done.returncode != 0) is fails, said
         return said

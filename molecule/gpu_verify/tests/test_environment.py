@@ -45,9 +45,9 @@ def requirements(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def apply(play: Play, requirements: Path) -> Callable[..., CompletedProcess[str]]:
     """Return a function that runs the role on simulated GPUs as if they were real ones."""
 
-    def run(**variables: object) -> CompletedProcess[str]:
+    def run(*arguments: str, **variables: object) -> CompletedProcess[str]:
         given = {"gpu_verify_simulated": "run", "gpu_verify_requirements": str(requirements), **variables}
-        return play(ROLE, "-e", json.dumps(given), ANSIBLE_FORCE_COLOR="false")
+        return play(ROLE, "-e", json.dumps(given), *arguments, ANSIBLE_FORCE_COLOR="false")
 
     return run
 
@@ -131,8 +131,10 @@ def test_what_fails_to_install_leaves_the_old_one(
 
 
 def test_a_host_without_network(apply: Callable[..., CompletedProcess[str]], host: Host) -> None:
-    done = apply(gpu_verify_venv="/opt/none/verify", gpu_verify_pip_index_url="https://127.0.0.1:9/simple")
+    index = "https://me:made-up@127.0.0.1:9/simple"
+    done = apply("-vvv", gpu_verify_venv="/opt/none/verify", gpu_verify_pip_index_url=index)
     assert done.returncode == 2
+    assert "made-up" not in said(done)
     assert "pip could not install CuPy on h200: " in said(done)
     assert "Without network, set gpu_verify_pip_index_url to a mirror" in said(done)
     assert not host.file("/opt/none/verify").exists

@@ -229,6 +229,10 @@ def test_a_tool_that_no_package_has(host: Host, role: Role) -> None:
 
 @pytest.mark.long
 def test_nvitop_runs(host: Host, role: Role) -> None:
+    failed = role("main", "-vvv", fails=True, nvitop=True, pip_index_url="https://me:made-up@127.0.0.1:9/simple")
+    assert "was not installed on box: " in failed
+    assert "Without network, set nvidia_container_toolkit_pip_index_url to a mirror" in failed
+    assert "made-up" not in failed
     role(nvitop=True)
     assert host.check_output("nvitop --version").startswith("nvitop ")
     assert "changed=0" in role(nvitop=True)

@@ -258,6 +258,9 @@ def test_native_sign_up_and_https(apply: Apply, host: Host) -> None:
     certificate = "-subj /CN=hub -keyout hub.key -out hub.crt -days 2"
     host.run_expect([0], f"cd /etc/ssl && openssl req -x509 -newkey rsa:2048 -nodes {certificate}")
     done = apply(
+        "-vvv",
+        "--diff",
+        tljh_condarc={"channel_alias": "https://me:made-up@conda.example.org"},
         tljh_authenticator="native",
         tljh_admin_passwords={},
         tljh_authenticator_options={},
@@ -265,6 +268,8 @@ def test_native_sign_up_and_https(apply: Apply, host: Host) -> None:
     )
     assert done.returncode == 0, said(done)
     assert "proven: [3, 12] login False gpus 1" in said(done)
+    assert "made-up" not in said(done)
+    host.run_expect([0], "grep made-up /opt/tljh/user/.condarc && rm /opt/tljh/user/.condarc")
     fetch = (
         "import ssl, urllib.request as r; c = ssl._create_unverified_context();"
         'print(r.urlopen("{}", context=c).read().decode())'

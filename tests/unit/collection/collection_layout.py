@@ -73,3 +73,14 @@ def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[s
     )
     assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def tasks(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks in a list of tasks, of blocks or of plays."""
+    for entry in value:
+        inner = [entry.get(name) for name in ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always")]
+        if any(inner):
+            for part in filter(None, inner):
+                yield from tasks(part)
+        else:
+            yield entry

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from collection_layout import MODULES, PLAYBOOKS, ROLES, ROOT, load, run
+from collection_layout import MODULES, PLAYBOOKS, ROLES, ROOT, load, run, tasks
 
 each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
 
@@ -66,17 +66,6 @@ def test_examples_use_the_module_as_documented(module: Path, options: dict[str, 
     assert used != [], "no example uses the module"
     for arguments in used:
         assert set(arguments) <= options[action]
-
-
-def tasks(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the tasks in a list of tasks, of blocks or of plays."""
-    for entry in value:
-        inner = [entry.get(name) for name in ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always")]
-        if any(inner):
-            for part in filter(None, inner):
-                yield from tasks(part)
-        else:
-            yield entry
 
 
 def test_what_older_cores_leave_out_asks_nothing_of_ansible_core() -> None:

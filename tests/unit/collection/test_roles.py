@@ -13,7 +13,7 @@ from typing import Any
 
 import jinja2
 import pytest
-from collection_layout import ROLES, ROOT, SCENARIOS, defaults, files, load, specs
+from collection_layout import ROLES, ROOT, SCENARIOS, defaults, files, load, specs, tasks
 
 from ansible_collections.cudahub.gpu.tests.tools import role_readme
 
@@ -45,6 +45,17 @@ def same(left: object, right: object) -> bool:
 def is_jinja(value: object) -> bool:
     """Return whether a default is worked out on the host."""
     return isinstance(value, str) and "{{" in value
+
+
+@each_role
+def test_what_nobody_waits_for_any_more_goes_on(role: Path) -> None:
+    """Module async_progress says so, and Ansible kills a job whose C(async) is over."""
+    for path in role.glob("tasks/*.yml"):
+        of_file = list(tasks(load(path) or []))
+        waits = any("cudahub.gpu.async_progress" in task for task in of_file)
+        for started in [task for task in of_file if waits and task.get("poll") == 0]:
+            ends_itself = "exec timeout " in str(started.get("ansible.builtin.shell", ""))
+            assert ends_itself or str(started["async"]).endswith(" + 86400 }}"), (path, started["name"])
 
 
 @each_role
