@@ -791,7 +791,10 @@ class Kept:
 
 
 def superfluous(images: t.Iterable[Kept], used: t.Collection[str], wanted: t.Mapping[str, str], keep: int) -> list[str]:
-    """Tags to remove: of each wanted name those of all but the ``keep`` newest, those in use and the wanted one."""
+    """Tags to remove: of each wanted name those of all but the ``keep`` newest, those in use and the wanted one.
+
+    Of what stays, names for the time of a proof that nobody took away once it was over.
+    """
     found: list[str] = []
     listed = [one for one in images if one.own_tags]
     for name, reference in wanted.items():
@@ -801,4 +804,7 @@ def superfluous(images: t.Iterable[Kept], used: t.Collection[str], wanted: t.Map
         rest = [one for one in ours if one not in current]
         for one in rest[max(keep - len(current), 0) :]:
             found += one.own_tags if one.id not in used else ()
+        for one in ours:
+            proven = not all(tag.endswith(UNPROVEN) for tag in one.own_tags)
+            found += [tag for tag in one.own_tags if proven and tag.endswith(UNPROVEN) and tag not in found]
     return found

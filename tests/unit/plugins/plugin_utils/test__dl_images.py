@@ -451,6 +451,18 @@ def test_what_can_go() -> None:
     assert superfluous(images, set(), wanted, keep=9) == []
 
 
+def test_a_name_that_a_killed_run_left_goes_and_the_image_stays() -> None:
+    reference = f"train:{'a' * 12}"
+    names = (f"{reference}-b1c2-unproven", reference)
+    proven, failed = (
+        Kept("id1", "train", "a" * 64, 1, names),
+        Kept("id2", "train", "b" * 64, 2, (f"train:{'b' * 12}-unproven",)),
+    )
+    assert superfluous([proven, failed], {"id1"}, {"train": reference}, keep=2) == [names[0]]
+    assert superfluous([proven], set(), {"train": f"train:{'c' * 12}"}, keep=1) == [names[0]]
+    assert superfluous([proven], set(), {"train": f"train:{'c' * 12}"}, keep=0) == list(names)
+
+
 def test_images_that_others_made_of_ours_stay() -> None:
     """An image inherits the labels of its base, so that labels alone don't say whose it is."""
     digest = "a" * 64
