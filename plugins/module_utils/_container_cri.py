@@ -19,16 +19,26 @@ SOCKETS = {"containerd": "/run/containerd/containerd.sock", "crio": "/run/crio/c
 # The network of the host, which needs no CNI, and processes of its own.
 NAMESPACES = {"security_context": {"namespace_options": {"network": 2, "pid": 1}}}
 POLL = 0.2
+# Longer than crictl's own limit, whose words say more.
+LIMIT, LONGEST_ANSWER = "60s", 70
 # A kubelet ends pods that it does not know, after some seconds.
 ATTEMPTS, KILLED = 3, 137
 _GONE = re.compile(r"not ?found|not ready|not running|does not exist", re.IGNORECASE)
+# https://github.com/kubernetes/kubernetes/issues/129479
+_PINNED_SANDBOX = re.compile(
+    r"^[ \t]*\[[^\n]*[.]pinned_images\]\n(?:(?![ \t]*\[)[^\n]*\n)*?[ \t]*sandbox *= *['\"]([^'\"\n]+)", re.MULTILINE
+)
 
 
 class MissingImageError(EngineError):
     """The engine has not the image without which it runs no pod."""
 
     def __init__(self, image: str) -> None:
-        super().__init__(f"the engine has no image {image} for the sandboxes of pods, and nothing is downloaded")
+        super().__init__(
+            f"the engine has no image {image} for the sandboxes of pods, and nothing is downloaded"
+            if image
+            else "the engine does not say what is the image for the sandboxes of pods"
+        )
         self.image = image
 
 
@@ -39,18 +49,30 @@ class Runner(t.Protocol):
         """Return the exit status, stdout and stderr. Raises TimeLimitError."""
 
 
-def sandbox_image(info: t.Mapping[str, t.Any]) -> str:
+def within(data: object, *names: str) -> t.Any:
+    """What dictionaries within each other have, null where they are others."""
+    for name in names:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
+def sandbox_image(info: object) -> str:
     """The image of the sandboxes of pods, of ``crictl info``."""
-    return str(info.get("config", {}).get("sandboxImage") or "")
+    return str(within(info, "config", "sandboxImage") or "")
 
 
-def by_systemd(info: t.Mapping[str, t.Any], driver: str) -> bool:
+def pinned_sandbox_image(dump: str) -> str:
+    """The same of ``containerd config dump``, as containerd 2 says no more of it."""
+    found = _PINNED_SANDBOX.search(dump)
+    return found[1] if found else ""
+
+
+def by_systemd(info: object, driver: str) -> bool:
     """Whether systemd makes the control groups, as ``crictl runtime-config`` says, or the default runtime has it."""
     if "cgroup" in driver:
         return "SYSTEMD" in driver
-    engine = info.get("config", {}).get("containerd", {})
-    runtime = engine.get("runtimes", {}).get(engine.get("defaultRuntimeName", "runc"), {})
-    return bool((runtime.get("options") or {}).get("SystemdCgroup"))
+    name = within(info, "config", "containerd", "defaultRuntimeName")
+    return bool(within(info, "config", "containerd", "runtimes", name or "runc", "options", "SystemdCgroup"))
 
 
 def pod(name: str, folder: str, systemd: bool) -> dict[str, t.Any]:
@@ -80,20 +102,20 @@ def container(name: str, image: str, gpu: str, program: str, folders: t.Mapping[
 
 
 class Cri:
-    """An engine by ``crictl``. ``folder`` is one of its own."""
+    """An engine by ``crictl``. ``folder`` is one of its own, ``dump`` the command that prints its configuration."""
 
     via = "cli"
 
-    def __init__(self, crictl: str, socket: str, folder: str, runner: Runner) -> None:
+    def __init__(self, crictl: str, socket: str, folder: str, runner: Runner, dump: t.Sequence[str] = ()) -> None:
         endpoint = f"unix://{socket}"
         # Both, as crictl's own configuration may name another engine.
-        self._command = [crictl, "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, "--timeout", "60s"]
+        self._command = [crictl, "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, "--timeout", LIMIT]
         self._folder, self._runner = folder, runner
         self._folders: dict[str, str] = {}
-        info = json.loads(self._done(["info"]))
+        info = self._data(["info"])
         self._systemd = by_systemd(info, self._ask(["runtime-config"])[1])
-        self._image = sandbox_image(info)
-        if self._ask(["inspecti", "--quiet", self._image])[0] != 0:
+        self._image = sandbox_image(info) or (pinned_sandbox_image(self._limited(dump)[1]) if dump else "")
+        if not self._image or self._ask(["inspecti", "--quiet", self._image])[0] != 0:
             raise MissingImageError(self._image)
 
     def bring(self, root: str) -> str:
@@ -123,19 +145,28 @@ class Cri:
         sandbox = self._write("pod", pod(name, self._folder, self._systemd))
         inner = self._write("container", container(name, image, gpu, program, self._folders))
         try:
-            started = self._done(["runp", sandbox], timeout).strip()
-            made = self._done(["create", "--no-pull", started, inner, sandbox], timeout).strip()
-            self._done(["start", made], timeout)
+            started = self._done(["runp", sandbox], until).strip()
+            made = self._done(["create", "--no-pull", started, inner, sandbox], until).strip()
+            self._done(["start", made], until)
             while True:
-                status = json.loads(self._done(["inspect", "--output", "json", made], timeout))["status"]
-                if status["state"] == "CONTAINER_EXITED":
-                    return Ended(int(status["exitCode"]), self._done(["logs", made], timeout))
+                data = self._data(["inspect", "--output", "json", made], until)
+                state, code = within(data, "status", "state"), within(data, "status", "exitCode")
+                if state == "CONTAINER_EXITED" and isinstance(code, int):
+                    return Ended(code, self._done(["logs", made], until))
+                if not isinstance(state, str):
+                    raise EngineError(f"crictl inspect says no state of the container: {json.dumps(data)[:200]}")
                 if time.monotonic() > until:
                     raise TimeLimitError
                 time.sleep(POLL)
         finally:
-            for one in self._ask(["pods", "--quiet", "--name", name])[1].split():
-                self._ask(["rmp", "--force", one])
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        for one in self._done(["pods", "--quiet", "--name", name]).split():
+            code, printed, said = self._ask(["rmp", "--force", one])
+            reason = " ".join((said.strip() or printed.strip()).split())
+            if code != 0 and not _GONE.search(reason):
+                raise EngineError(f"the pod {one} was not removed: {reason}")
 
     def _write(self, name: str, content: t.Mapping[str, t.Any]) -> str:
         path = os.path.join(self._folder, f"{name}.json")
@@ -143,12 +174,31 @@ class Cri:
             json.dump(content, file)
         return path
 
-    def _ask(self, words: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
-        return self._runner([*self._command, *words], timeout)
+    def _ask(self, words: t.Sequence[str]) -> tuple[int, str, str]:
+        return self._limited([*self._command, *words])
 
-    def _done(self, words: t.Sequence[str], timeout: float = 60) -> str:
-        """What a command prints. Raises EngineError."""
-        code, printed, said = self._ask(words, timeout)
+    def _limited(self, command: t.Sequence[str]) -> tuple[int, str, str]:
+        """What came of a command that starts no container. Raises EngineGoneError if it hangs."""
+        try:
+            return self._runner(command, LONGEST_ANSWER)
+        except TimeLimitError as error:
+            raise EngineGoneError(f"{os.path.basename(command[0])} gave no answer for {LONGEST_ANSWER} s") from error
+
+    def _data(self, words: t.Sequence[str], until: float | None = None) -> t.Any:
+        """What a command prints as JSON. Raises EngineError."""
+        printed = self._done(words, until)
+        try:
+            return json.loads(printed)
+        except ValueError as error:
+            said = " ".join(printed.split())[:200]
+            raise EngineError(f"crictl {words[0]} printed what is no JSON: {said}") from error
+
+    def _done(self, words: t.Sequence[str], until: float | None = None) -> str:
+        """What a command prints, which has time until then. Raises EngineError."""
+        if until is None:
+            code, printed, said = self._ask(words)
+        else:
+            code, printed, said = self._runner([*self._command, *words], max(until - time.monotonic(), POLL))
         if code != 0:
             reason = " ".join((said.strip() or printed.strip()).split())
             raise (EngineGoneError if kind_of(reason) == "engine" else EngineError)(reason)

@@ -66,11 +66,11 @@ print("cudahub container_gpus " + json.dumps(found), flush=True)
 """
 """What a container runs; it needs Python 3 and nothing else."""
 
-# AppArmor writes no such labels.
+# AppArmor writes no such labels. https://github.com/containers/container-selinux/commit/6dfcb38 is in 2.232.0.
 _SELINUX = re.compile(r"[^:\s]+:[^:\s]+:[^:\s]+_t:\S+")
 _SELINUX_ADVICE = (
-    "SELinux denies it; run setsebool -P container_use_xserver_devices on (container_use_devices where"
-    " container-selinux is older than 2.236), or start containers with --security-opt label=disable"
+    "SELinux denies it; run setsebool -P container_use_xserver_devices on (container_use_devices, for all devices,"
+    " where container-selinux is older than 2.232), or start containers with --security-opt label=disable"
 )
 # What engines say when they can't give a device.
 _REFUSED = re.compile(

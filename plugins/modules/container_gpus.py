@@ -193,7 +193,7 @@ class _Cli:
         command = _container_gpus.command(self._command, self._request, image, gpu, program, name)
         try:
             done = subprocess.run(  # pylint: disable=ansible-bad-function
-                command, capture_output=True, text=True, timeout=timeout, check=False
+                command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise TimeLimitError from error
@@ -212,7 +212,12 @@ class _Cli:
     def _ask(self, *words: str) -> tuple[int, str]:
         try:
             done = subprocess.run(  # pylint: disable=ansible-bad-function
-                [*self._command, *words], capture_output=True, text=True, timeout=LONGEST_IMPORT, check=False
+                [*self._command, *words],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=LONGEST_IMPORT,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise EngineGoneError(f"{words[0]} was not done after {LONGEST_IMPORT} s") from error
@@ -273,7 +278,7 @@ class _Sdk:
 def _command(command: t.Sequence[str], timeout: float) -> tuple[int, str, str]:
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function
-            command, capture_output=True, text=True, timeout=timeout, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise TimeLimitError from error
@@ -312,7 +317,9 @@ def act_by_cri(module: AnsibleModule) -> dict[str, t.Any]:
     folder = tempfile.mkdtemp(prefix="cudahub-gpus-", dir=module.tmpdir)
     try:
         socket = options["socket"] or _container_cri.SOCKETS[options["engine"]]
-        engine = _container_cri.Cri(program, socket, folder, _command)
+        containerd = module.get_bin_path("containerd") if options["engine"] == "containerd" else None
+        dump = [containerd, "config", "dump"] if containerd else []
+        engine = _container_cri.Cri(program, socket, folder, _command, dump)
         image = options["image"]
         if image is None:
             root = os.path.join(folder, "root")

@@ -22,13 +22,25 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._container_gpus import
 
 INFO = {"config": {"sandboxImage": "pause:1", "containerd": {"runtimes": {"runc": {"options": None}}}}}
 
+# As of containerd 2.
+DUMP = """
+[plugins]
+  [plugins.'io.containerd.cri.v1.images']
+    sandbox = 'another'
+    [plugins.'io.containerd.cri.v1.images'.pinned_images]
+      other = 'one'
+      sandbox = 'registry.k8s.io/pause:3.10'
+    [plugins.'io.containerd.cri.v1.images'.registry]
+"""
+
 
 class Crictl:
     """Answers as the command does, by its first word, and notes what it was asked for."""
 
-    def __init__(self, **answers: tuple[int, str, str]) -> None:
+    def __init__(self, **answers: tuple[int, str, str] | Exception) -> None:
         self.asked: list[tuple[str, ...]] = []
-        self.answers = {
+        self.limits: list[float] = []
+        self.answers: dict[str, tuple[int, str, str] | Exception] = {
             "info": (0, json.dumps(INFO), ""),
             "runtime-config": (0, "cgroup driver:   CGROUPFS\n", ""),
             "runp": (0, "pod1\n", "level=warning msg=..."),
@@ -41,13 +53,19 @@ class Crictl:
 
     def __call__(self, command: t.Sequence[str], timeout: float) -> tuple[int, str, str]:
         assert timeout > 0
+        self.limits.append(timeout)
+        if command[0] == "containerd":
+            return 0, DUMP, ""
         socket = "unix:///sock"
         assert list(command[:5]) == ["crictl", "--runtime-endpoint", socket, "--image-endpoint", socket]
         self.asked.append(tuple(command[7:]))
-        return self.answers.get(command[7], (0, "", ""))
+        answer = self.answers.get(command[7], (0, "", ""))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def engine(self, folder: Path) -> cri.Cri:
-        return cri.Cri("crictl", "/sock", str(folder), self)
+        return cri.Cri("crictl", "/sock", str(folder), self, ["containerd", "config", "dump"])
 
 
 def read(path: Path) -> t.Any:
@@ -153,3 +171,69 @@ def test_a_pod_that_a_kubelet_ends_is_run_again(
         assert engine.run("image", "GPU-a", "", 5).code == cri.KILLED
     assert [asked[0] for asked in crictl.asked].count("runp") == cri.ATTEMPTS
     assert [asked[0] for asked in crictl.asked].count("rmp") == cri.ATTEMPTS
+
+
+def test_containerd_2_says_elsewhere_what_the_image_of_sandboxes_is(tmp_path: Path) -> None:
+    crictl = Crictl(info=(0, json.dumps({"config": {}}), ""))
+    engine = crictl.engine(tmp_path)
+    (tmp_path / "root").mkdir()
+    assert engine.bring(str(tmp_path / "root")) == "registry.k8s.io/pause:3.10"
+    assert crictl.asked[-1] == ("inspecti", "--quiet", "registry.k8s.io/pause:3.10")
+
+
+def test_an_engine_that_does_not_say_what_the_image_of_sandboxes_is(tmp_path: Path) -> None:
+    with pytest.raises(cri.MissingImageError, match="does not say what is the image for the sandboxes of pods"):
+        cri.Cri("crictl", "/sock", str(tmp_path), Crictl(info=(0, "{}", "")))
+
+
+@pytest.mark.parametrize("word", ["info", "runtime-config", "inspecti"])
+def test_an_engine_that_hangs_is_one_that_does_not_answer(tmp_path: Path, word: str) -> None:
+    with pytest.raises(EngineGoneError, match=r"^crictl gave no answer for 70 s$"):
+        Crictl(**{word: TimeLimitError()}).engine(tmp_path)
+
+
+@pytest.mark.parametrize("said", ["", "oops\n", "[]", "null", '{"config": null}', '{"config": {"containerd": [1]}}'])
+def test_garbage_of_info_is_a_sentence(tmp_path: Path, said: str) -> None:
+    with pytest.raises(EngineError, match=r"crictl info printed what is no JSON|does not say what"):
+        cri.Cri("crictl", "/sock", str(tmp_path), Crictl(info=(0, said, "")))
+
+
+@pytest.mark.parametrize(
+    "said", ["oops", "{}", "[]", '{"status": []}', '{"status": {"state": 3}}', '{"status": {"exitCode": 0}}']
+)
+def test_garbage_of_a_container_is_a_sentence_and_leaves_no_pod(tmp_path: Path, said: str) -> None:
+    crictl = Crictl(inspect=(0, said, ""))
+    with pytest.raises(EngineError, match=r"crictl inspect (printed what is no JSON|says no state of the container): "):
+        crictl.engine(tmp_path).run("image", "GPU-a", "", 5)
+    assert crictl.asked[-1] == ("rmp", "--force", "pod1")
+
+
+def test_a_container_has_its_time_once(tmp_path: Path) -> None:
+    """Not for each command that it takes."""
+    crictl = Crictl(start=TimeLimitError())
+    engine = crictl.engine(tmp_path)
+    crictl.limits.clear()
+    with pytest.raises(TimeLimitError):
+        engine.run("image", "GPU-a", "", 5)
+    runp, create, start, *_removal = crictl.limits
+    assert 5 >= runp > create > start
+    assert crictl.asked[-1] == ("rmp", "--force", "pod1")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ({"pods": TimeLimitError()}, "crictl gave no answer for 70 s"),
+        ({"pods": (1, "", "code = Unavailable")}, "code = Unavailable"),
+        ({"rmp": TimeLimitError()}, "crictl gave no answer for 70 s"),
+        ({"rmp": (1, "", "device or resource busy")}, "the pod pod1 was not removed: device or resource busy"),
+    ],
+)
+def test_a_pod_that_stays_is_named(tmp_path: Path, trouble: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        Crictl(**trouble).engine(tmp_path).run("image", "GPU-a", "", 5)
+
+
+def test_a_pod_that_somebody_else_has_removed_is_gone(tmp_path: Path) -> None:
+    crictl = Crictl(rmp=(1, "", "code = NotFound desc = an error occurred when try to find sandbox: not found"))
+    assert crictl.engine(tmp_path).run("image", "GPU-a", "", 5) == Ended(3, "said\n")

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[Ended | EngineError, str, str]] = {
     "forbidden by mode": (saw(nodes={"nvidia1": "EACCES"}), "no_permission", "may not open /dev/nvidia1, which it was"),
     "forbidden by SELinux": (
         saw(nodes={"nvidia1": "EACCES"}, label="system_u:system_r:container_t:s0:c380,c597", kind="nvml", gpus=[]),
-        "no_permission", "run setsebool -P container_use_xserver_devices on",
+        "no_permission", "container_use_xserver_devices on (container_use_devices, for all devices, where",
     ),
     "driver is gone": (saw(kind="nvml", reason="code 9: Driver Not Loaded", gpus=[]), "nvml", "code 9"),
     "another GPU": (saw(gpus=[B]), "wrong_gpus", "sees GPU-b"),
