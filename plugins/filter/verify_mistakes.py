@@ -40,13 +40,24 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
+from ansible.module_utils.common.validation import check_type_dict
 
 from ansible_collections.cudahub.gpu.plugins.module_utils._verify_deep import Options, refuse_timeout
 from ansible_collections.cudahub.gpu.plugins.module_utils._verify_judge import OptionError, thresholds
 
+
+def _thresholds(value: t.Any) -> object:
+    """As the module takes them, from the command line as text, too. Raises OptionError."""
+    try:
+        given = check_type_dict(value or {})
+    except TypeError as error:
+        raise OptionError(f"thresholds is {value!r}: give warn and fail, with shares by check.") from error
+    return thresholds(given)
+
+
 CHECKS: dict[str, t.Callable[[t.Any], object]] = {
     "timeout": lambda value: refuse_timeout(float(value)),
-    "thresholds": thresholds,
+    "thresholds": _thresholds,
     "spread": lambda value: Options(spread=float(value)),
     "duration": lambda value: Options(duration=float(value)),
     "memory_margin": lambda value: Options(memory_margin=int(value)),

@@ -83,7 +83,7 @@ def thresholds(given: Mapping[str, Mapping[str, Any] | None] | None) -> Threshol
                 )
             try:
                 share = float(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 share = math.nan
             if not 0 <= share <= 1:
                 raise OptionError(f"thresholds.{kind}.{check} is {value}: give a share of the peak between 0 and 1.")

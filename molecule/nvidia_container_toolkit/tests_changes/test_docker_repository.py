@@ -55,6 +55,17 @@ def bring(host: Host, play: Callable[..., CompletedProcess[str]], fingerprint: s
 
 
 @pytest.mark.long
+def test_an_entry_of_the_users_own(bring: Bring, host: Host) -> None:
+    path = "/etc/apt/sources.list.d/docker.list"
+    host.check_output(f"echo 'deb [signed-by=/usr/share/keyrings/docker.asc] {URL}/debian trixie stable' > {path}")
+    try:
+        said = bring()
+    finally:
+        host.check_output(f"rm {path}")
+    assert f"node has entries for Docker's repository in {path}, and two of them" in said
+
+
+@pytest.mark.long
 def test_another_key(bring: Bring) -> None:
     known = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
     said = bring(known)

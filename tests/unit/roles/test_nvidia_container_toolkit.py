@@ -78,12 +78,14 @@ ANSWER = {
 }
 
 
-def ask(folder: Path, hosts: dict[str, dict[str, Any]], answer: dict[str, str]) -> dict[str, dict[str, Any]]:
+def ask(
+    folder: Path, hosts: dict[str, dict[str, Any]], answer: dict[str, str], **variables: str
+) -> dict[str, dict[str, Any]]:
     """What the role's variables say on each host."""
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     tasks: list[dict[str, Any]] = [
         {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
-        {"ansible.builtin.set_fact": {"_nvidia_container_toolkit_gpu": "{{ facts | default({}) }}"}},
+        {"ansible.builtin.set_fact": {"_nvidia_container_toolkit_gpu": "{{ facts | default({}) }}", **variables}},
         {
             "ansible.builtin.copy": {
                 "content": "{{ answer | to_json }}",
@@ -299,3 +301,67 @@ def test_another_layout_or_order_of_gpus_is_described_anew(tmp_path: Path) -> No
     assert found["before"] == found["same"]
     assert len({found[name]["inputs"] for name in CHANGED}) == len(CHANGED)
     assert (found["same"]["uuids"], found["mode"]["uuids"]) == (["GPU-b", "MIG-1"], ["GPU-a", "GPU-b"])
+
+
+TOOLKIT = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+LOCK = "nvidia-container-toolkit-0:1.18.1-1"
+REST = [f"{name}-0:1.18.1-1.*" for name in TOOLKIT[1:]]
+LOCKED: dict[str, tuple[list[str], list[str], list[str]]] = {
+    # Entries, those of them that are to go, packages that are to be held.
+    "held": ([f"{LOCK}.*", *REST], [f"{LOCK}.*", *REST], []),
+    "by_architecture": ([f"{LOCK}.x86_64", *REST], [f"{LOCK}.x86_64", *REST], []),
+    "another_version": (
+        ["nvidia-container-toolkit-0:1.17.8-1.*", *REST],
+        ["nvidia-container-toolkit-0:1.17.8-1.*", *REST],
+        ["nvidia-container-toolkit-1.18.1-1"],
+    ),
+    "excluded": (["!nvidia-container-toolkit-0:1.18.0-1.*", f"{LOCK}.*", *REST], [f"{LOCK}.*", *REST], []),
+    "of_others": (["bash-0:5.2-1.*", "nvidia-container-toolkit-extra-0:1-1.*", f"{LOCK}.*", *REST],
+                  [f"{LOCK}.*", *REST], []),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What they say of entries of dnf's versionlock."""
+    hosts = {
+        name: {
+            "_nvidia_container_toolkit_asked": {
+                "stdout_lines": [f"{one} 1.18.1-1 install installed" for one in TOOLKIT]
+            },
+            "_nvidia_container_toolkit_locked": {"rc": 0, "stdout_lines": entries},
+        }
+        for name, (entries, _go, _loose) in LOCKED.items()
+    }
+    answer = {"go": "{{ _nvidia_container_toolkit_locks }}", "loose": "{{ _nvidia_container_toolkit_loose }}"}
+    return ask(tmp_path_factory.mktemp("locks"), hosts, answer)
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_what_a_user_has_excluded_stays_and_what_is_held_is_not_held_again(
+    locked: dict[str, dict[str, Any]], name: str
+) -> None:
+    """The plugin deletes no entry with a !, and would add it a second time."""
+    _entries, go, loose = LOCKED[name]
+    assert locked[name] == {"go": go, "loose": loose}
+
+
+def test_a_docker_that_is_not_installed_takes_nothing_of_the_toolkit_away(tmp_path: Path) -> None:
+    """One task writes the keys of both repositories, in a play that has the role twice, too."""
+    keys = "/etc/apt/keyrings"
+    written = {"changed": True, "dest": f"{keys}/cudahub-nvidia-container-toolkit.asc"}
+    docker = {"changed": True, "dest": f"{keys}/cudahub-docker.asc"}
+    hosts: dict[str, dict[str, Any]] = {
+        name: {"_nvidia_container_toolkit_key_written": key}
+        for name, key in {"toolkit": written, "docker": docker, "skipped": {"changed": False}}.items()
+    }
+    hosts["none"] = {}
+    answer = {"written": "{{ _nvidia_container_toolkit_docker_written | map(attribute='dest') }}"}
+    paths = {"_nvidia_container_toolkit_docker_file": "/x", "_nvidia_container_toolkit_docker_key": docker["dest"]}
+    found = {name: one["written"] for name, one in ask(tmp_path, hosts, answer, **paths).items()}
+    assert found == {"toolkit": [], "docker": [docker["dest"]], "skipped": [], "none": []}

@@ -22,7 +22,8 @@ def test_defaults_are_right() -> None:
     given = {name: DEFAULTS[f"gpu_verify_{name}"] for name in CHECKS}
     assert verify_mistakes(given) == []
     # As from the command line.
-    assert verify_mistakes({name: str(value) for name, value in given.items() if name != "thresholds"}) == []
+    assert verify_mistakes({name: str(value) for name, value in given.items()}) == []
+    assert verify_mistakes({"thresholds": '{"warn": {"copy_device": 0.5}}'}) == []
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,11 @@ def test_defaults_are_right() -> None:
         ("thresholds", {"warn": {"gemm": 0.5}}, "gpu_verify_thresholds.warn has 'gemm', which has no peak"),
         ("thresholds", {"warm": {"copy_device": 0.5}}, "gpu_verify_thresholds has 'warm: {'copy_device': 0.5}': give"),
         ("thresholds", {"fail": 0.5}, "gpu_verify_thresholds has 'fail: 0.5': give warn and fail"),
+        ("thresholds", {"warn": {"copy_device": 10**400}}, "gpu_verify_thresholds.warn.copy_device is 1000"),
+        ("thresholds", "strict", "gpu_verify_thresholds is 'strict': give warn and fail, with shares by check."),
+        ("thresholds", '{"warn": 1}', "gpu_verify_thresholds has 'warn: 1': give warn and fail"),
+        ("thresholds", [1], "gpu_verify_thresholds is [1]: give warn and fail"),
+        ("thresholds", True, "gpu_verify_thresholds is True: give warn and fail"),
         ("thresholds", {"fail": {"copy_device": 0.8}}, "what fails must be less than what warns"),
     ],
 )
