@@ -63,19 +63,28 @@ def write(
 
 def _refuse(folder: Path) -> None:
     """Raise OSError or ReportError where nothing can be written."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    code = 0
-    if not there.is_dir():
-        code = errno.ENOTDIR
-    elif os.statvfs(there).f_flag & os.ST_RDONLY:
-        code = errno.EROFS
-    elif not os.access(there, os.W_OK | os.X_OK):
-        code = errno.EACCES
-    if code:
-        raise OSError(code, os.strerror(code), str(there))
+    for place in (folder, folder / "history"):
+        # A link to nowhere is there, too: no directory can be made in its place.
+        there = next(path for path in (place, *place.parents) if os.path.lexists(path))
+        if code := _trouble(there):
+            raise OSError(code, os.strerror(code), str(there))
     for name in ("index.html", "report.json", "junit.xml"):
         if (folder / name).is_dir():
             raise ReportError(f"{folder / name} is a directory, and the report's file belongs there: move it away.")
+
+
+def _trouble(there: Path) -> int:
+    """Why nothing can be written in a directory, as an error number, or 0."""
+    if not there.is_dir():
+        return errno.ENOTDIR
+    system = os.statvfs(there)
+    if system.f_flag & os.ST_RDONLY:
+        return errno.EROFS
+    if not os.access(there, os.W_OK | os.X_OK):
+        return errno.EACCES
+    # Where a file system says of no blocks at all, as /proc, nobody knows.
+    full = system.f_blocks and not (system.f_bavail if os.geteuid() else system.f_bfree)
+    return errno.ENOSPC if full else 0
 
 
 def _write(report: Report, folder: Path, *, keep: int, dry: bool) -> Written:

@@ -371,13 +371,32 @@ def test_a_place_that_cant_be_written_is_refused_before_anything_is(
     (tmp_path / "file").write_text("")
     with pytest.raises(_report_files.ReportError, match="Not a directory"):
         write(tmp_path / "file", dry=dry)
+    (tmp_path / "link").symlink_to("nowhere")
+    for place in ("link", "link/report"):
+        with pytest.raises(_report_files.ReportError, match=r"link: Not a directory|into [^ ]*/link: Not a directory"):
+            write(tmp_path / place, dry=dry)
+    full = SimpleNamespace(f_flag=0, f_blocks=9, f_bavail=0, f_bfree=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", lambda _path: full)
+        with pytest.raises(_report_files.ReportError, match="No space left on device"):
+            write(tmp_path / "a/b", dry=dry)
     monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
     with pytest.raises(_report_files.ReportError, match=f"into {tmp_path}/a/b: {tmp_path}: Permission denied"):
         write(tmp_path / "a/b", dry=dry)
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY))
     with pytest.raises(_report_files.ReportError, match="Read-only file system"):
         write(tmp_path / "a/b", dry=dry)
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "index.html", "report"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "index.html", "link", "report"]
+
+
+def test_a_history_that_cant_be_written_is_refused_before_anything_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be another user's in a folder that is one's own."""
+    (tmp_path / "history").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path / "history")
+    with pytest.raises(_report_files.ReportError, match="/history: Permission denied"):
+        write(tmp_path, dry=True)
 
 
 def test_a_disk_that_is_full_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
