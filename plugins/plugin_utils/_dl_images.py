@@ -53,6 +53,8 @@ LOCKS = "locks/"
 
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _NAME = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
+# Of Docker's own registry; others may have a project of the name library.
+_SHORTENED = re.compile(r"((index\.)?docker\.io|library)/")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _BASE = re.compile(
     rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
@@ -224,7 +226,7 @@ def _image(
     if unknown:
         wrong.add(f"key{'s' * (len(unknown) > 1)} {', '.join(unknown)}", f"which no image has: give {_listed(KEYS)}")
     get = {key: value for key, value in described.items() if value is not None}
-    name, tag = _names(get, wrong)
+    name, tag = _names(get, settings.prefix, wrong)
     framework = str(get.get("framework", NONE))
     if framework not in (*settings.frameworks, NONE):
         wrong.add(f"framework '{framework}'", f"which is unknown: give one of {_listed([*settings.frameworks, NONE])}")
@@ -263,7 +265,7 @@ def _image(
     return (None if wrong.sentences else image), wrong.sentences
 
 
-def _names(get: t.Mapping[str, t.Any], wrong: _Mistakes) -> tuple[str, str]:
+def _names(get: t.Mapping[str, t.Any], prefix: str, wrong: _Mistakes) -> tuple[str, str]:
     name, tag = (str(get.get(key, "")) for key in ("name", "tag"))
     for key in ("name", "tag"):
         if not _is_text(get.get(key, "")):
@@ -272,6 +274,8 @@ def _names(get: t.Mapping[str, t.Any], wrong: _Mistakes) -> tuple[str, str]:
         wrong.add(
             f"name '{name}'", "which no registry takes: give lower-case letters and digits, with single . _ - or /"
         )
+    elif _SHORTENED.match(name) and prefix in ("", "docker.io/"):
+        wrong.add(f"name '{name}'", "which Docker has under another name: leave docker.io/ and library/ out")
     if tag and (not _TAG.fullmatch(tag) or tag == "latest"):
         wrong.add(f"tag '{tag}'", "which names no certain image: give letters, digits, . _ and -, and not 'latest'")
     return name, tag

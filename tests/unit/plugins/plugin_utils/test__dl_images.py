@@ -246,6 +246,17 @@ def test_names_that_no_registry_takes(name: str) -> None:
     assert "which no registry takes" in mistakes[0]
 
 
+@pytest.mark.parametrize("name", ["library/train", "docker.io/me/train", "index.docker.io/library/train"])
+def test_names_that_docker_shortens(name: str) -> None:
+    """Two images would be one: library/train and train have each other's tags."""
+    for prefix in ("", "docker.io/"):
+        builds, mistakes = plan([{**ONE, "name": name}], replace(SETTINGS, prefix=prefix), read)
+        assert builds == []
+        assert f"name '{name}' which Docker has under another name: leave docker.io/ and library/ out" in mistakes[0]
+    build = built(replace(SETTINGS, prefix="harbor.example.org/"), **{**ONE, "name": "library/train"})
+    assert build.repository == "harbor.example.org/library/train"
+
+
 def test_two_images_of_one_name_and_one_that_is_none() -> None:
     builds, mistakes = plan([{**ONE, "name": "a"}, {**ONE, "name": "a"}, "b"], SETTINGS, read)
     assert builds == []
