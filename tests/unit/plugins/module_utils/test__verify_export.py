@@ -200,6 +200,13 @@ def test_a_fact_that_is_broken_has_nothing_that_lasts(text: str) -> None:
     assert _verify_export.lasting_fact(text) == ""
 
 
+def test_text_that_is_no_unicode_is_written(tmp_path: Path) -> None:
+    """As names that a host has from bytes of another encoding."""
+    path = tmp_path / "cudahub_gpu.prom"
+    _verify_export.write(path, "gpu \udc80\n")
+    assert path.read_bytes() == b"gpu ?\n"
+
+
 def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cudahub_gpu.prom"
     assert _verify_export.read(path) is None

@@ -234,5 +234,7 @@ def test_an_owner_is_described_as_far_as_it_is_known() -> None:
 def test_an_xid_during_the_work_is_a_warning() -> None:
     failing, warning = _verify_judge.counter_changes({"xids": [1201]}, {"xids": [1201, 1300, 1302]})
     assert (failing, warning) == ([], ["2 errors of the driver (Xid) in the kernel log"])
+    one = ([], ["1 errors of the driver (Xid) in the kernel log"])
+    assert _verify_judge.counter_changes({"xids": [1, 2]}, {"xids": [2, 3]}) == one, "a log that is full"
     assert _verify_judge.counter_changes({"xids": [1, 2, 3]}, {"xids": [3]}) == ([], [])
     assert _verify_judge.counter_changes({"xids": None}, {"xids": [3]}) == ([], [])
