@@ -41,6 +41,14 @@ HOSTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "auto_text": (case("podman", engines="auto"), {"names": ["podman"], "mistakes": ""}),
     "missing": (case("docker", engines=["crio", "docker"]), {"missing": ["crio"]}),
     "brought": (case("podman", docker_source="distro"), {"names": ["podman", "docker"], "missing": []}),
+    "rootless_of_none": (case("podman", engines=["docker:anna"], docker_source="distro"), {"missing": ["docker"]}),
+    "no_group": (case("podman", docker_users=["anna"]), {"groupless": ["anna"]}),
+    "group_of_a_docker_that_is_not_brought": (
+        case("podman", docker_users=["anna"], engines=["podman"], docker_source="distro"),
+        {"groupless": ["anna"]},
+    ),
+    "group": (case("docker podman", docker_users=["anna"], engines=["podman"]), {"groupless": []}),
+    "group_to_be": (case("podman", docker_users=["anna"], docker_source="distro"), {"groupless": []}),
     "old": (
         case("docker podman", {"docker": "20.10.24", "podman": "4.3.1"}),
         {"old": ["docker", "podman"], "wanted": NO_CDI, "flag": True},
@@ -71,6 +79,7 @@ ANSWER = {
     "names": "{{ _nvidia_container_toolkit_names }}",
     "missing": "{{ _nvidia_container_toolkit_missing }}",
     "users": "{{ _nvidia_container_toolkit_users }}",
+    "groupless": "{{ _nvidia_container_toolkit_groupless }}",
     "old": "{{ _nvidia_container_toolkit_old_engines }}",
     "wanted": "{{ _nvidia_container_toolkit_docker_wanted }}",
     "flag": "{{ 'no-additional-gids' in _nvidia_container_toolkit_generate | join(' ') }}",
