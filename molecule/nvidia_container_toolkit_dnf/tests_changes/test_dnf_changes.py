@@ -34,6 +34,25 @@ def test_an_older_version_and_back(host: Host, packages: Packages, role: Role) -
     assert set(packages().values()) == {("1.18.1-1", True)}
 
 
+def test_versions_that_a_user_excludes_stay_so(host: Host, role: Role) -> None:
+    path = "/etc/dnf/plugins/versionlock.list"
+    entry = "!nvidia-container-toolkit-0:1.16.2-1.*"
+
+    def entries() -> list[str]:
+        return sorted(line for line in host.file(path).content_string.splitlines() if line and line[0] != "#")
+
+    host.check_output(f"echo '{entry}' >> {path}")
+    before = entries()
+    role(fails=True, version="1.16.2-1")
+    assert entries() == before
+    role(hold="false")
+    assert entries() == [entry]
+    assert "changed=0" in role(hold="false")
+    role()
+    assert entries() == before
+    host.check_output(f"sed -i '/^!/d' {path}")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

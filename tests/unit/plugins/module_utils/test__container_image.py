@@ -43,6 +43,7 @@ def test_its_python_has_what_the_proof_needs(tmp_path: Path) -> None:
 def test_the_folders_of_a_copy_have_it_as_well(tmp_path: Path) -> None:
     _container_image.unpack(str(tmp_path / "root"))
     assert not (tmp_path / "root/dev").exists()
+    assert list((tmp_path / "root/etc").iterdir()) == [], "nothing of the host's, nor of the image of sandboxes"
     done = subprocess.run(
         ["chroot", str(tmp_path / "root"), _container_image.PYTHON, "-c", "import ctypes, json; print(6)"],
         capture_output=True,

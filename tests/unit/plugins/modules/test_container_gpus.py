@@ -80,9 +80,10 @@ def test_an_image_of_the_user_is_neither_made_nor_removed(run: Run, tmp_path: Pa
     assert asked(tmp_path) == ["run", "rm"]
 
 
-def test_podman_knows_cdi_only(run: Run) -> None:
-    rc, result = run("pass", request="gpus")
-    assert (rc, result["msg"]) == (1, "podman gives GPUs by CDI only: set request to cdi")
+def test_all_but_docker_know_cdi_only(run: Run) -> None:
+    for engine in ("podman", "containerd", "crio"):
+        rc, result = run("pass", engine=engine, request="gpus")
+        assert (rc, result["msg"]) == (1, f"{engine} gives GPUs by CDI only: set request to cdi")
 
 
 def test_a_host_without_the_engine(run: Run) -> None:
@@ -148,7 +149,10 @@ else:
 
 @pytest.mark.parametrize("lacks", [0, 1])
 def test_a_gpu_is_proven_in_a_pod(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: int) -> None:
+    places = []
+
     def unpack(folder: str) -> None:
+        places.append(Path(folder).parent)
         Path(folder, "usr/bin").mkdir(parents=True)
 
     monkeypatch.setattr(_container_image, "unpack", unpack)
@@ -163,6 +167,7 @@ def test_a_gpu_is_proven_in_a_pod(run: Run, tmp_path: Path, monkeypatch: pytest.
     else:
         assert (rc, [proof["ok"] for proof in result["proofs"]]) == (0, [True])
         assert asked(tmp_path)[-3:] == ["logs", "pods", "rmp"]
+        assert [place.exists() for place in places] == [False]
 
 
 def test_a_host_without_crictl(run: Run) -> None:
