@@ -138,7 +138,7 @@ def main() -> None:
     paths = {option: target(module, option) for option in WRITERS if module.params[option]}
     try:
         texts = {option: WRITERS[option](verification, now) for option in paths}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         module.fail_json(
             msg=f"verification is no result of cuda_verify ({type(error).__name__}: {error}): give what it returned as"
             " verification."

@@ -115,7 +115,15 @@ def test_what_is_no_file_is_replaced_and_not_waited_for(run: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"gpus": [{}]}, {**PASSED, "gpus": 3}, {**PASSED, "failure": "text"}, {**PASSED, "verified": "no"}]
+    "given",
+    [
+        {},
+        {"gpus": [{}]},
+        {**PASSED, "gpus": 3},
+        {**PASSED, "failure": "text"},
+        {**PASSED, "verified": "no"},
+        {**PASSED, "verified": float("inf")},
+    ],
 )
 def test_what_is_no_verification_is_refused(run: Any, tmp_path: Path, given: object) -> None:
     assert "verification is no result of cuda_verify" in run(given)["msg"]
