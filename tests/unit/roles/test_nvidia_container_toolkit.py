@@ -374,3 +374,23 @@ def test_a_docker_that_is_not_installed_takes_nothing_of_the_toolkit_away(tmp_pa
     paths = {"_nvidia_container_toolkit_docker_file": "/x", "_nvidia_container_toolkit_docker_key": docker["dest"]}
     found = {name: one["written"] for name, one in ask(tmp_path, hosts, answer, **paths).items()}
     assert found == {"toolkit": [], "docker": [docker["dest"]], "skipped": [], "none": []}
+
+
+def test_entries_of_dockers_repository_are_those_of_this_url_alone(tmp_path: Path) -> None:
+    """A mirror may have NVIDIA's below the same address."""
+    url = "https://mirror.example.org"
+    answer = {"pattern": "{{ _nvidia_container_toolkit_docker_entries }}"}
+    hosts = {"box": {"_nvidia_container_toolkit_docker_repository": {"path": "debian"},
+                     "nvidia_container_toolkit_docker_repository_url": url}}  # fmt: skip
+    pattern = ask(tmp_path, hosts, answer)["box"]["pattern"]
+    lines = {
+        f"deb [signed-by=/x] {url}/debian trixie stable": True,
+        f"URIs: {url}/debian/": True,
+        f"# deb {url}/debian trixie stable": False,
+        f"URIs: {url}/stable/deb/amd64": False,
+        f"deb {url}/debian-extra trixie stable": False,
+        "deb https://mirrorXexample.org/debian trixie stable": False,
+    }
+    text = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run(["grep", "-E", pattern], input=text, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [line for line, found in lines.items() if found]
