@@ -25,9 +25,11 @@ LIMIT, LONGEST_ANSWER = "60s", 70
 ATTEMPTS, KILLED = 3, 137
 _GONE = re.compile(r"not ?found|not ready|not running|does not exist", re.IGNORECASE)
 # https://github.com/kubernetes/kubernetes/issues/129479
+_VALUE = r"""[ \t]*=[ \t]*['"]([^'"\n]+)"""
 _PINNED_SANDBOX = re.compile(
-    r"^[ \t]*\[[^\n]*[.]pinned_images\]\n(?:(?![ \t]*\[)[^\n]*\n)*?[ \t]*sandbox *= *['\"]([^'\"\n]+)", re.MULTILINE
+    r"^[ \t]*\[[^\n]*[.]pinned_images\]\n(?:(?![ \t]*\[)[^\n]*\n)*?[ \t]*sandbox" + _VALUE, re.MULTILINE
 )
+_SANDBOX = re.compile(r"^[ \t]*sandbox_image" + _VALUE, re.MULTILINE)
 
 
 class MissingImageError(EngineError):
@@ -62,8 +64,8 @@ def sandbox_image(info: object) -> str:
 
 
 def pinned_sandbox_image(dump: str) -> str:
-    """The same of ``containerd config dump``, as containerd 2 says no more of it."""
-    found = _PINNED_SANDBOX.search(dump)
+    """The same of ``containerd config dump``, which containerd 2 has; files of version 2 have an older name."""
+    found = _SANDBOX.search(dump) or _PINNED_SANDBOX.search(dump)
     return found[1] if found else ""
 
 

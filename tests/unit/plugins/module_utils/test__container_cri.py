@@ -181,6 +181,13 @@ def test_containerd_2_says_elsewhere_what_the_image_of_sandboxes_is(tmp_path: Pa
     assert crictl.asked[-1] == ("inspecti", "--quiet", "registry.k8s.io/pause:3.10")
 
 
+def test_the_image_of_sandboxes_in_a_file_of_version_2_counts() -> None:
+    """Containerd 2.0 prints it beside what would be there without it."""
+    older = """  [plugins.'io.containerd.grpc.v1.cri']\n    sandbox_image = "site/pause:1"\n"""
+    assert cri.pinned_sandbox_image(DUMP + older) == cri.pinned_sandbox_image(older + DUMP) == "site/pause:1"
+    assert cri.pinned_sandbox_image("") == cri.pinned_sandbox_image("[x.pinned_images]\n[y]\nsandbox = 'a'\n") == ""
+
+
 def test_an_engine_that_does_not_say_what_the_image_of_sandboxes_is(tmp_path: Path) -> None:
     with pytest.raises(cri.MissingImageError, match="does not say what is the image for the sandboxes of pods"):
         cri.Cri("crictl", "/sock", str(tmp_path), Crictl(info=(0, "{}", "")))
