@@ -57,6 +57,8 @@ def test_what_to_do_about_an_image_that_was_not_taken(said: str, advice: str) ->
     ("said", "sentence"),
     [
         (REFUSED, "box does not reach registry 127.0.0.1:4033"),
+        (REFUSED.replace("4033", "4040"), "box does not reach registry"),
+        (REFUSED.replace("4033", "5000"), "box does not reach registry"),
         ("login attempt to http://127.0.0.1:4033/v2/ failed with status: 404 Not Found", "answers as no registry does"),
         (PAGE.format(404), "answers as no registry does: correct url in dl_images_registry"),
         (
@@ -70,7 +72,7 @@ def test_what_to_do_about_an_image_that_was_not_taken(said: str, advice: str) ->
     ],
 )
 def test_why_nothing_can_be_pushed(said: str, sentence: str | tuple[str, str], username: str) -> None:
-    """The port has 403 in it, and refuses nobody."""
+    """A port may have a status in it, such as 403, and refuses nobody."""
     found = evaluate(
         "_dl_images_registry_mistake",
         dl_images_registry={"url": "127.0.0.1:4033", "username": username, "password": "x"},

@@ -245,7 +245,10 @@ FILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"source": "[crio]\n", "command": "--config=W/config.toml --drop-in-config=W/99-nvidia.toml"},
     ),
     "crio_conmon": (crio("", "crun", "/usr/libexec/crio/conmon"), {"drop_in": DROP_IN + CONMON}),
-    "crio_conmon_by_default": (crio("# ", "crun", "/usr/libexec/crio/conmon"), {"drop_in": DROP_IN + CONMON}),
+    "crio_conmon_by_default": (
+        crio("# ", "runc", "/x"),
+        {"drop_in": DROP_IN + CONMON.replace("/usr/libexec/crio", "/other")},
+    ),
     "crio_conmon_of_another": (crio("", "crun", ""), {"drop_in": DROP_IN}),
     "crio_conmon_there": (crio("", "crun", "/x", DROP_IN + CONMON), {"drop_in": DROP_IN + CONMON}),
     "crio_without_a_default": (crio("", "kata", "/x"), {"drop_in": DROP_IN}),
