@@ -65,6 +65,11 @@ def test_what_to_do_about_an_image_that_was_not_taken(said: str, advice: str) ->
             "failed with status: 500 Internal Server Error",
             "127.0.0.1:4033 fails (500 Internal Server Error): see to it",
         ),
+        (
+            'Get "http://127.0.0.1:5000/v2/": received unexpected HTTP status: 503 Service Unavailable',
+            "127.0.0.1:4033 fails (503 Service Unavailable): see to it",
+        ),
+        (PAGE.format(502), "127.0.0.1:4033 fails (502): see to it"),
         ("failed with status: 403 Forbidden", ("wants a login", "does not take the user me with this password")),
         ("no basic auth credentials", ("wants a login", "does not take the user me with this password")),
         ('Get "https://x/v2/certificate/denied/": connection refused', "box does not reach registry"),
