@@ -34,6 +34,7 @@ def test_an_older_version_and_back(host: Host, packages: Packages, role: Role) -
     assert set(packages().values()) == {("1.18.1-1", True)}
 
 
+@pytest.mark.long
 def test_versions_that_a_user_excludes_stay_so(host: Host, role: Role) -> None:
     path = "/etc/dnf/plugins/versionlock.list"
     entry = "!nvidia-container-toolkit-0:1.16.2-1.*"
