@@ -24,6 +24,7 @@ LIMIT, LONGEST_ANSWER = "60s", 70
 # A kubelet ends pods that it does not know, after some seconds.
 ATTEMPTS, KILLED = 3, 137
 _GONE = re.compile(r"not ?found|not ready|not running|does not exist", re.IGNORECASE)
+_ERROR = re.compile(r'level=(?:error|fatal) msg="((?:[^"\\]|\\.)*)"')
 # https://github.com/kubernetes/kubernetes/issues/129479
 _VALUE = r"""[ \t]*=[ \t]*['"]([^'"\n]+)"""
 _PINNED_SANDBOX = re.compile(
@@ -56,6 +57,12 @@ def within(data: object, *names: str) -> t.Any:
     for name in names:
         data = data.get(name) if isinstance(data, dict) else None
     return data
+
+
+def reason_of(said: str, printed: str) -> str:
+    """Why a command of crictl failed. It says errors more than once, among warnings."""
+    errors = _ERROR.findall(said)
+    return " ".join((errors[-1].replace('\\"', '"') if errors else said.strip() or printed.strip()).split())
 
 
 def sandbox_image(info: object) -> str:
@@ -166,7 +173,7 @@ class Cri:
     def _remove(self, name: str) -> None:
         for one in self._done(["pods", "--quiet", "--name", name]).split():
             code, printed, said = self._ask(["rmp", "--force", one])
-            reason = " ".join((said.strip() or printed.strip()).split())
+            reason = reason_of(said, printed)
             if code != 0 and not _GONE.search(reason):
                 raise EngineError(f"the pod {one} was not removed: {reason}")
 
@@ -202,6 +209,6 @@ class Cri:
         else:
             code, printed, said = self._runner([*self._command, *words], max(until - time.monotonic(), POLL))
         if code != 0:
-            reason = " ".join((said.strip() or printed.strip()).split())
+            reason = reason_of(said, printed)
             raise (EngineGoneError if kind_of(reason) == "engine" else EngineError)(reason)
         return printed

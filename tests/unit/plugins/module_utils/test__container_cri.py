@@ -137,6 +137,15 @@ def test_a_refusal_leaves_no_pod_and_is_said_in_the_words_of_the_engine(tmp_path
     assert crictl.asked[-1] == ("rmp", "--force", "pod1")
 
 
+def test_of_what_crictl_says_the_error_is_the_reason(tmp_path: Path) -> None:
+    said = """time="2026-11-30T06:12:42Z" level=warning msg="Config \\"/etc/crictl.yaml\\" does not exist"
+E1130 06:12:42.788144 378 remote_runtime.go:237] "RunPodSandbox from runtime service failed" err="runc create failed"
+time="2026-11-30T06:12:42Z" level=error msg="run pod sandbox: exec: \\"runc\\": not there"
+"""
+    with pytest.raises(EngineError, match=r'^run pod sandbox: exec: "runc": not there$'):
+        Crictl(runp=(1, "", said)).engine(tmp_path).run("image", "GPU-a", "", 5)
+
+
 def test_a_container_that_hangs_leaves_no_pod(tmp_path: Path) -> None:
     crictl = Crictl(inspect=(0, json.dumps({"status": {"state": "CONTAINER_RUNNING", "exitCode": 0}}), ""))
     with pytest.raises(TimeLimitError):
