@@ -57,7 +57,7 @@ options:
     choices: [auto, sdk, cli]
     default: auto
   timeout:
-    description: Seconds that a container may take.
+    description: Seconds that a container may take, above 0 and at most 86400.
     type: float
     default: 60
 extends_documentation_fragment:
@@ -177,6 +177,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._container_gpus import
 )
 
 LONGEST_IMPORT = 300
+LONGEST_TIMEOUT = 86400
 DOCKER_SOCKET = "/var/run/docker.sock"
 
 
@@ -371,6 +372,11 @@ def main() -> None:
     engine = module.params["engine"]
     if engine != "docker" and module.params["request"] != "cdi":
         module.fail_json(msg=f"{engine} gives GPUs by CDI only: set request to cdi")
+    if not 0 < module.params["timeout"] <= LONGEST_TIMEOUT:
+        module.fail_json(
+            msg=f"timeout is {module.params['timeout']:g}: give a finite number of seconds above 0, at most"
+            f" {LONGEST_TIMEOUT}."
+        )
     try:
         result = act(module)
     except _container_cri.MissingImageError as error:

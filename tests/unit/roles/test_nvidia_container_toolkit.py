@@ -70,6 +70,7 @@ HOSTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         case("docker", repository_key_fingerprint="C95B"),
         {"mistakes": "nvidia_container_toolkit_repository_key_fingerprint is 'C95B'"},
     ),
+    "timeout": (case("docker", verify_timeout=0), {"mistakes": "nvidia_container_toolkit_verify_timeout is 0: give"}),
     "login": (
         case("docker", repository_url="https://me:secret@mirror"),
         {"mistakes": "A URL of a repository is none, or has a user name"},

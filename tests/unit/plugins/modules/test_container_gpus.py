@@ -80,6 +80,14 @@ def test_an_image_of_the_user_is_neither_made_nor_removed(run: Run, tmp_path: Pa
     assert asked(tmp_path) == ["run", "rm"]
 
 
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 86401])
+def test_a_time_limit_that_is_none(run: Run, tmp_path: Path, timeout: float) -> None:
+    """With one that is no number, nothing would end a container that hangs."""
+    rc, result = run("pass", timeout=timeout)
+    assert (rc, result["msg"].startswith(f"timeout is {timeout:g}: give a finite number of seconds")) == (1, True)
+    assert not (tmp_path / "log").exists()
+
+
 def test_all_but_docker_know_cdi_only(run: Run) -> None:
     for engine in ("podman", "containerd", "crio"):
         rc, result = run("pass", engine=engine, request="gpus")
