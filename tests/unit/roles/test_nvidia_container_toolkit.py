@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/nvidia_container_toolkit"
 NEW = {"docker": "26.1.5", "podman": "5.4.2"}
@@ -398,3 +399,33 @@ def test_entries_of_dockers_repository_are_those_of_this_url_alone(tmp_path: Pat
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(["grep", "-E", pattern], input=text, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [line for line, found in lines.items() if found]
+
+
+@pytest.mark.parametrize(
+    ("engine", "said", "version"),
+    [
+        ("docker", "Docker version 26.1.5+dfsg1, build a72d7cd", "26.1.5"),
+        ("podman", "podman version 5.4.2", "5.4.2"),
+        ("containerd", "containerd github.com/containerd/containerd 1.7.24~ds1 1.7.24~ds1-6+deb13u1", "1.7.24"),
+        ("containerd", "containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7", "2.1.4"),
+        ("containerd", "containerd github.com/containerd/containerd/v2 2.1.9+unknown ", "2.1.9"),
+        ("containerd", "containerd containerd.io v2.1.5 fcd43222d6b07379a4be9786bda52438f0dd16a1", "2.1.5"),
+        ("crio", "crio version 1.37.0\n  GitCommit: 1.2\n  GoVersion: go1.26.1", "1.37.0"),
+        ("crio", "crio version unknown", "0"),
+    ],
+)
+def test_the_version_of_an_engine(tmp_path: Path, engine: str, said: str, version: str) -> None:
+    """The path of containerd 2 has a 2 in it."""
+    (asks, *_refusals) = yaml.safe_load((ROLE / "tasks/versions.yml").read_text())
+    head, _brace, rest = asks["ansible.builtin.shell"]["cmd"].partition("{{")
+    program = tmp_path / {"docker": "dockerd"}.get(engine, engine)
+    program.write_text(f"#!/bin/sh\ncat << 'END'\n{said}\nEND\n")
+    program.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", head + engine + rest.partition("}}")[2]],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{engine} {version}\n"
