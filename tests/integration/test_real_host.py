@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Role nvidia_container_toolkit, with NVIDIA's own toolkit, Docker and Podman, on a host with this machine's real GPUs.
+"""A host with systemd and this machine's real GPUs: containers of Docker and Podman, and units as a hub starts them.
 
-The host is what tests/integration/host_root makes, named by ``HOST_ROOT``, with systemd booted in namespaces of its own
-and the libraries of this machine's driver. This machine's own file system is ``/host`` in there.
+The toolkit is NVIDIA's own. The host is what tests/integration/host_root makes, named by ``HOST_ROOT``, with systemd
+booted in namespaces of its own and the libraries of this machine's driver. This machine's own file system is ``/host``
+in there.
 """
 
 from __future__ import annotations
@@ -40,6 +41,28 @@ VARIABLES = {
     "nvidia_container_toolkit_source": "preinstalled",
     "nvidia_container_toolkit_engines": ["docker", "podman"],
 }
+# What a process sees of the GPUs: nodes that it can open, NVML's GPUs, and those of CUDA.
+LOOK = """
+import cupy, glob, json, pynvml
+opened, refused = [], []
+for node in sorted(glob.glob("/dev/nvidia[0-9]*")):
+    try:
+        open(node, "r+b", buffering=0).close()
+        opened.append(node)
+    except OSError as error:
+        refused.append(error.strerror)
+pynvml.nvmlInit()
+seen = []
+for index in range(pynvml.nvmlDeviceGetCount()):
+    try:
+        seen.append(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+    except pynvml.NVMLError_NoPermission:
+        pass
+count = cupy.cuda.runtime.getDeviceCount()
+uuids = [cupy.cuda.runtime.getDeviceProperties(index)["uuid"].hex() for index in range(count)]
+sums = cupy.arange(6).reshape(2, 3).sum(axis=1).tolist()
+print(json.dumps({"opened": opened, "refused": refused, "nvml": seen, "cuda": uuids, "sums": sums}))
+"""
 IMAGE = "localhost/host-python:1"
 
 pytestmark = pytest.mark.skipif(
@@ -220,6 +243,31 @@ def test_each_gpu_computes_in_a_container_of_its_own(machine: Machine, image: st
     uuids = re.findall(r"GPU-[-0-9a-f]{36}", machine.run("nvidia-smi", "-L").stdout)
     assert [gpu["uuid"] for gpu in proof["gpus"]] == uuids
     assert {gpu["verdict"] for gpu in proof["gpus"]} == {"passed"}
+
+
+def test_a_unit_with_the_nodes_of_a_lease_has_that_gpu_alone(machine: Machine, host: Host) -> None:
+    """With the properties that package cudahub_hub gives to the units of servers."""
+    keep = {
+        "content": "{{ ansible_facts['gpu'] | cudahub.gpu.hub_gpus | to_json }}",
+        "dest": "/root/hub.json",
+        "mode": "0600",
+    }
+    machine.play({"cudahub.gpu.gpu_facts": {}}, {"ansible.builtin.copy": keep})
+    inventory = json.loads((machine.root / "root/hub.json").read_text())
+    uuids = re.findall(r"GPU-[-0-9a-f]{36}", machine.run("nvidia-smi", "-L").stdout)
+    assert [unit["uuid"] for unit in inventory["units"]] == uuids
+    for unit in inventory["units"]:
+        options = ["--property=DevicePolicy=closed", "--property=DeviceAllow=char-pts rw"]
+        options += [f"--property=DeviceAllow={node} rw" for node in (*inventory["common_nodes"], *unit["nodes"])]
+        options += [f"--setenv=CUDA_VISIBLE_DEVICES={unit['uuid']}", "--setenv=CUDA_DEVICE_ORDER=PCI_BUS_ID"]
+        run = ["systemd-run", "--pipe", "--wait", "--quiet", "--collect", *options]
+        seen = json.loads(machine.run(*run, "chroot", "/host", host.python, "-c", LOOK).stdout)
+        print(seen)
+        assert seen["opened"] == unit["nodes"]
+        assert seen["refused"] == ["Operation not permitted"] * (len(uuids) - 1)
+        assert seen["nvml"] == [unit["uuid"]]
+        assert seen["cuda"] == [unit["uuid"].removeprefix("GPU-").replace("-", "")]
+        assert seen["sums"] == [3, 12]
 
 
 def test_absent_gives_the_engines_back(machine: Machine, configured: str) -> None:
