@@ -49,6 +49,27 @@ c.Spawner.http_timeout = c.Spawner.start_timeout = 60
 c.SimpleLocalProcessSpawner.home_dir_template = "{place}/home/{{username}}"
 """
 
+FAINT = """
+() => {
+  const channels = (color) => { const found = color.match(/[\\d.]+/g).map(Number); return [...found, 1].slice(0, 4); };
+  const over = (front, back) => front.slice(0, 3).map((one, i) => one * front[3] + back[i] * (1 - front[3]));
+  const linear = (one) => (one /= 255) <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4;
+  const light = (color) => color.map(linear).reduce((sum, one, i) => sum + one * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (element) => {
+    if (!element) { return [255, 255, 255]; }
+    const own = channels(getComputedStyle(element).backgroundColor);
+    return own[3] === 1 ? own.slice(0, 3) : over(own, behind(element.parentElement));
+  };
+  const speaks = (one) => [...one.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+  const seen = [...document.querySelectorAll("main *")].filter((one) => one.checkVisibility() && !one.ariaHidden);
+  return seen.filter(speaks).filter((element) => {
+    const back = behind(element);
+    const pair = [light(over(channels(getComputedStyle(element).color), back)), light(back)];
+    return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05) < 4.5;
+  }).map((element) => element.textContent.trim());
+}
+"""
+
 
 def chromium() -> str:
     """The browser."""
@@ -178,3 +199,8 @@ def picture(page: Page, name: str) -> None:
 def fits(page: Page) -> bool:
     """Whether nothing sticks out to the side."""
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def faint(page: Page) -> list[str]:
+    """Texts of the page's main part that differ too little from what is behind them (WCAG 2: less than 4.5 : 1)."""
+    return list(page.evaluate(FAINT))

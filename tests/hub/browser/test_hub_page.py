@@ -25,13 +25,14 @@ import cudahub_hub
 import pytest
 from cudahub_hub.allocator import Allocator, Request, Server
 from cudahub_hub.hub_client import HubClient, HubError
-from hub_browser import SECONDS, TOKEN, RealHub, fits, picture
+from hub_browser import SECONDS, TOKEN, RealHub, faint, fits, picture
 from playwright.sync_api import Page, expect
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import websocket_connect
 
 CULLER_TOKEN = "2" * 32
 PACKAGE = Path(cudahub_hub.__file__).parent
+LONG = "a-user.with.quite.a.long.name.and.no.place.to.break@subdomain.example.org"
 
 CONFIG = """
 import sys
@@ -141,7 +142,7 @@ class Hub(RealHub):
         self.allocator = Allocator(place / "settings.json", clock=lambda: started)
         self.hold(Server("anna"), "big")
         self.hold(Server("bertram", "training"), "big")
-        self.hold(Server("a-user-with-quite-a-long-name@example.org"), "small")
+        self.hold(Server(LONG), "small")
         self.hold(Server("dora"), "small")
         self.hold(Server("emil"), "small")
         shutil.copytree(PACKAGE / "lab", place / "jupyter" / "labextensions" / "cudahub-gpus")
@@ -210,12 +211,22 @@ def test_it_looks_at_home(visit: Callable[..., Page], hub: Hub, scheme: Any, wid
     page.set_viewport_size({"width": width, "height": 800})
     page.wait_for_load_state("networkidle")
     assert fits(page)
+    assert faint(page) == []
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     picture(page, f"gpus-{scheme}-{width}")
     page.goto(f"{hub.url}/hub/home")
     page.wait_for_load_state("networkidle")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == background
     picture(page, f"home-{scheme}-{width}")
+
+
+def test_a_long_name_fits_a_phone(visit: Callable[..., Page], hub: Hub) -> None:
+    page = visit("root", width=390)
+    for place in ("", f"release?user={LONG}", f"?done={LONG}", f"release?user=of.{LONG}"):
+        page.goto(hub.page + place)
+        expect(page.locator("main")).to_contain_text(LONG)
+        picture(page, f"long-name-{place.partition('=')[0]}")
+        assert fits(page), place
 
 
 def test_it_refreshes_itself(visit: Callable[..., Page], hub: Hub) -> None:
