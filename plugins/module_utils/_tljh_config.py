@@ -432,7 +432,7 @@ class Patch:
         }
         if new:
             place = self._next_line(self._end(node))
-            self._insert(place, rendered(new, node.start_mark.column, self.style))
+            self._insert(place, rendered(new, _column(node, self.text), self.style))
 
     def _change(self, key_node: t.Any, node: t.Any, before: t.Any, after: t.Any, level: int) -> None:
         if level < self.depth and after and node.id != "scalar" and not node.flow_style and not _alias(key_node, node):
@@ -457,7 +457,7 @@ class Patch:
         column = key_node.start_mark.column
         column += self.style.mapping if isinstance(value, dict) else self.style.sequence
         if commented:
-            first, *rest = rendered(value, node.start_mark.column, self.style)
+            first, *rest = rendered(value, _column(node, self.text), self.style)
             self._edit(start, end, "\n".join([first.lstrip(), *rest]))
             return
         self._edit(colon, end, "")
@@ -465,7 +465,7 @@ class Patch:
 
     def _list(self, node: t.Any, before: list[t.Any], after: list[t.Any], level: int) -> None:
         starts = self._dashes(node)
-        column = node.start_mark.column
+        column = _column(node, self.text)
         matcher = difflib.SequenceMatcher(None, list(map(repr, before)), list(map(repr, after)), autojunk=False)
         for kind, first, last, new_first, new_last in matcher.get_opcodes():
             if kind == "equal":
@@ -495,8 +495,8 @@ class Patch:
 
     def _dashes(self, node: t.Any) -> list[int]:
         """Where the dashes of a list are."""
-        starts = [node.start_mark.index]
-        dashed = re.compile(rf"^ {{{node.start_mark.column}}}-(?=\s)", re.MULTILINE)
+        starts = [_first(node, self.text)]
+        dashed = re.compile(rf"^ {{{_column(node, self.text)}}}-(?=\s)", re.MULTILINE)
         for last, item in zip(node.value, node.value[1:]):
             place = self._next_line(self._end(last))
             dash = dashed.search(self.text, place, item.start_mark.index + 1)
@@ -546,7 +546,23 @@ def _alias(key_node: t.Any, node: t.Any) -> bool:
     return bool(node.end_mark.index < key_node.end_mark.index)
 
 
-def _style(node: t.Any) -> Style:
+def _first(node: t.Any, text: str) -> int:
+    """Where the first entry of a block is, which is behind the block's anchor and tag."""
+    start = int(node.start_mark.index)
+    if node.id == "scalar" or text[start] not in "&!" or not node.value:
+        return start
+    if node.id == "sequence":
+        return text.rindex("-", start, node.value[0].start_mark.index)
+    return int(node.value[0][0].start_mark.index)
+
+
+def _column(node: t.Any, text: str) -> int:
+    """How far a block is indented."""
+    first = _first(node, text)
+    return first - text.rfind("\n", 0, first) - 1
+
+
+def _style(node: t.Any, text: str) -> Style:
     """The indentation that a text has."""
     found: dict[str, int] = {}
 
@@ -556,7 +572,7 @@ def _style(node: t.Any) -> Style:
         for pair in one.value:
             key, value = pair if one.id == "mapping" else (None, pair)
             if key is not None and value.id != "scalar" and not value.flow_style and not _alias(key, value):
-                found.setdefault(value.id, value.start_mark.column - one.start_mark.column)
+                found.setdefault(value.id, _column(value, text) - _column(one, text))
             if key is None or not _alias(key, value):
                 look(value)
 
@@ -581,7 +597,7 @@ def _changed(text: str, before: Config, after: Config, libraries: t.Sequence[str
     text = text if text.endswith("\n") or not text else f"{text}\n"
     node = _composed(text, libraries)[1]
     for depth in (ALL, 0):
-        patch = Patch(text, _style(node), depth)
+        patch = Patch(text, _style(node, text), depth)
         try:
             new = patch.root(node, before, after)
             if same(_mapping(_composed(new, libraries)[1], new), after):

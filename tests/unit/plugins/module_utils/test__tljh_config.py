@@ -137,6 +137,12 @@ PATCHES: list[tuple[str, dict[str, t.Any], str]] = [
     ("a: {b: 1,\n  c: 2}\n", {"config": {"a": {"d": 3}}}, "a:\n  b: 1\n  c: 2\n  d: 3\n"),
     ("a: &x {b: 1}\nc: *x # same\n", {"config": {"d": 1}}, "a: &x {b: 1}\nc: *x # same\nd: 1\n"),
     ("a: &x {b: 1}\nc: *x # same\n", {"config": {"c": {"b": 2}}}, "a: &x {b: 1}\nc: {b: 2} # same\n"),
+    ("a: &x\n  b: 1 # y\n", {"config": {"a": {"d": 2}, "e": {"f": 3}}}, "a: &x\n  b: 1 # y\n  d: 2\ne:\n  f: 3\n"),
+    (
+        "users:\n  admin: &x # boss\n    - !!str ada # one\n  allowed: !!seq\n    - eve\n",
+        {"config": {"users": {"admin": ["ada", "eve"], "allowed": ["bob"]}}},
+        "users:\n  admin: &x # boss\n    - !!str ada # one\n    - eve\n  allowed: !!seq\n    - eve\n    - bob\n",
+    ),
     ("a: &x {b: 1}\nc:\n  <<: *x # y\n", {"config": {"c": {"d": 2}}}, "a: &x {b: 1}\nc:\n  <<: *x # y\n  d: 2\n"),
     ("a: !t 5\nb: 2024-01-02\n", {"config": {"c": 1}}, "a: !t 5\nb: 2024-01-02\nc: 1\n"),
     ("'a b': 1\n", {"config": {"a b": 2}}, "'a b': 2\n"),
