@@ -571,6 +571,7 @@ def test_an_error_of_periodic_work_does_not_end_it(error: Exception, caplog: pyt
     asyncio.run(main())
     assert len(done) > 1
     assert str(error) in caplog.text
+    assert (len(caplog.records) == 1) == isinstance(error, ConfigurationError)
     assert ("Traceback" in caplog.text) == isinstance(error, RuntimeError)
 
 

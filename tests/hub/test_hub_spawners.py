@@ -12,17 +12,19 @@ import logging
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
 import types
 import typing as t
+from contextlib import closing
 from html import unescape
 from urllib.parse import urlsplit
 
 import docker
 import pytest
-from cudahub_hub import backends, hub, spawners
+from cudahub_hub import backends, hub, leases, spawners
 from cudahub_hub.allocator import Allocator, Observation, Server
 from cudahub_hub.settings import ConfigurationError
 from docker_engine import Engine
@@ -154,6 +156,36 @@ def test_a_host_that_does_not_answer_frees_nothing(host: Host) -> None:
 
     asyncio.run(life())
     assert host.leases() == {Server("anna"): (("GPU-0",), "leaving")}
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_happens_while_the_database_is_locked_is_noted_later(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stops: bool
+) -> None:
+    """A server that runs goes on, and no GPU of one that is gone stays taken."""
+    monkeypatch.setattr(leases, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(spawners, "AGAIN_S", 0.05)
+    spawner = host.spawner(Plain)
+    assert host.leases() == {}
+    database = sqlite3.connect(host.allocator.state_directory() / "leases.sqlite", isolation_level=None)
+    after = {} if stops else {Server("anna"): (("GPU-0",), "running")}
+
+    async def life() -> None:
+        await spawner.run_pre_spawn_hook()
+        database.execute("BEGIN IMMEDIATE")
+        await spawner.start()
+        if stops:
+            await spawner.run_post_stop_hook()
+        assert host.leases() == {Server("anna"): (("GPU-0",), "starting")}
+        database.execute("ROLLBACK")
+        async with asyncio.timeout(20):
+            while host.leases() != after:
+                await asyncio.sleep(0.05)
+
+    with closing(database):
+        asyncio.run(life())
+    assert "locked" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_a_hub_without_its_database_gives_no_gpu_twice(host: Host) -> None:

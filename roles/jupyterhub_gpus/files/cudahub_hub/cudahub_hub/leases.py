@@ -248,6 +248,11 @@ class Store:
                 raise ConfigurationError(
                     f"{self.path}: the database of leases is gone. Restart the hub, which makes it anew and {_ANEW}"
                 ) from error
+            if "locked" in str(error):
+                raise ConfigurationError(
+                    f"{self.path}: another program keeps the database of leases locked. End that program, which "
+                    f"`fuser -v {self.path}` names"
+                ) from error
             raise ConfigurationError(
                 f"{self.path}: the database of leases can't be used ({error}). "
                 "Check that the file and its directory belong to the hub's user and that the disk isn't full"

@@ -463,12 +463,19 @@ def application(desk: Desk, prefix: str) -> web.Application:
 
 
 async def periodically(work: Callable[[], Awaitable[None]], what: str, period: float = PERIOD_S) -> None:
-    """Work now and each period; an error is logged and the next try comes all the same."""
+    """Work now and each period; an error is logged and the next try comes all the same.
+
+    What is wrong with a file is said once, as that may stay so for hours.
+    """
+    said = ""
     while True:
         try:
             await work()
+            said = ""
         except ConfigurationError as error:
-            log.error("%s failed and is tried again in %s seconds: %s.", what, round(period), error)  # noqa: TRY400
+            if str(error) != said:
+                said = str(error)
+                log.error("%s failed and is tried again each %s seconds: %s.", what, round(period), error)  # noqa: TRY400
         except Exception:
             log.exception("%s failed and is tried again in %s seconds.", what, round(period))
         await asyncio.sleep(period)

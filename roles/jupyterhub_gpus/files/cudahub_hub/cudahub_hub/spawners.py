@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import os
 import threading
 import time
@@ -55,6 +56,10 @@ KEPT_CONTAINERS = (
     "GPUs. Files outside of volumes are gone with their container, so look first where your users' files are"
 )
 
+AGAIN_S = 30.0
+
+_log = logging.getLogger(__name__)
+
 _SpawnException: type[web.HTTPError] | None = getattr(hub_spawner, "SpawnException", None)  # JupyterHub 6 has it
 
 
@@ -85,10 +90,31 @@ class Sharing:
         self._lock = threading.Lock()
         self._reconciled = float("-inf")
         self._compared = False
+        self._owed: set[asyncio.Task[None]] = set()
 
     async def call(self, function: Callable[..., T], *args: t.Any) -> T:
         """Calls a function that may wait for a file or a program, without keeping the hub waiting."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args))
+
+    async def note(self, function: Callable[..., t.Any], *args: t.Any) -> None:
+        """Calls a function that notes what has happened; where that can't be written now, again until it is.
+
+        Nobody else frees what a server held that this hub has begun to start.
+        """
+        try:
+            await self.call(function, *args)
+        except ConfigurationError as error:
+            _log.error("%s. This is tried again until it works.", error)
+            task = asyncio.create_task(self._insist(function, *args))
+            self._owed.add(task)
+            task.add_done_callback(self._owed.discard)
+
+    async def _insist(self, function: Callable[..., t.Any], *args: t.Any) -> None:
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            with contextlib.suppress(ConfigurationError):
+                await self.call(function, *args)
+                return
 
     def take(self, request: Request) -> Grant:
         """Leases GPUs to a server that is about to start.
@@ -211,7 +237,7 @@ class GPUSpawnerMixin(_Base):
         """Starts the server and notes that it runs."""
         address = await maybe_future(super().start())
         if self.gpu_grant and self.gpu_grant.units:
-            await self.gpu_sharing.call(self.gpu_sharing.allocator.started, self.gpu_server, self.gpu_grant.token)
+            await self.gpu_sharing.note(self.gpu_sharing.allocator.started, self.gpu_server, self.gpu_grant.token)
         return address
 
     async def run_post_stop_hook(self) -> None:
@@ -220,8 +246,17 @@ class GPUSpawnerMixin(_Base):
         try:
             await maybe_future(super().run_post_stop_hook())
         finally:
-            token = grant.token if grant else None
-            await self.gpu_sharing.call(self.gpu_sharing.release, self.gpu_server, token)
+            await self._gpu_give_back(grant)
+
+    async def _gpu_give_back(self, grant: Grant | None) -> None:
+        sharing = self.gpu_sharing
+        if grant:
+            await sharing.note(sharing.release, self.gpu_server, grant.token)
+            return
+        try:
+            await sharing.call(sharing.release, self.gpu_server)
+        except ConfigurationError as error:  # later, it could be the lease of the server's next start
+            self.log.error("%s", error)  # noqa: TRY400
 
     def get_env(self) -> dict[str, str]:
         """The environment, in which nobody's variables win over the GPUs on lease."""
