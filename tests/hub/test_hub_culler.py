@@ -171,6 +171,17 @@ def test_nobody_is_stopped_without_a_warning_of_full_length(rig: Rig) -> None:
     assert rig.hub.stopped == [ANNA]
 
 
+@pytest.mark.parametrize("jump", [60, -60])
+def test_a_clock_that_jumps_stops_nobody(rig: Rig, jump: int) -> None:
+    """The collector, which did not watch meanwhile, takes the GPUs for busy."""
+    rig.at(50)
+    rig.minute += jump
+    for uuid in rig.units:
+        rig.busy(uuid)
+    rig.pass_by(51 + jump, 99 + jump)
+    assert (rig.notice, rig.hub.stopped) == (None, [])
+
+
 @pytest.mark.parametrize("state", ["lost", "unknown"])
 def test_a_gpu_that_is_not_known_saves_the_server(rig: Rig, state: Any) -> None:
     rig.at(50)
