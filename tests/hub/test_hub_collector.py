@@ -49,6 +49,7 @@ class Card:
     processes: list[Any] = field(default_factory=list)
     error: int | None = None
     slices: list[Card] = field(default_factory=list)
+    mig: int | None = None
 
 
 class FakePynvml:
@@ -96,6 +97,11 @@ class FakePynvml:
 
     def nvmlDeviceGetUUID(self, card: Card) -> str:  # noqa: N802
         return card.uuid
+
+    def nvmlDeviceGetMigMode(self, card: Card) -> list[int]:  # noqa: N802
+        if card.mig is None:
+            raise FakeError(3)
+        return [card.mig, card.mig]
 
     def nvmlDeviceGetMaxMigDeviceCount(self, _unused: Card) -> int:  # noqa: N802
         return 7
@@ -216,6 +222,18 @@ def test_a_gpu_that_is_not_there_any_more_is_lost() -> None:
 
 def test_a_slice_that_is_not_there_any_more_is_lost() -> None:
     assert "its MIG slice is not there" in str(Rig().sample(SLICE)["MIG-c"].reason)
+
+
+def test_a_gpu_that_is_in_mig_mode_now_is_lost() -> None:
+    """Whoever were given it whole would have one of its slices, or none."""
+    rig = Rig(b=Card("GPU-b", slices=[Card("MIG-c")], mig=1))
+    found = rig.sample(GPU_A, GPU_B, SLICE)
+    assert {uuid: usage.state for uuid, usage in found.items()} == {"GPU-a": "ok", "GPU-b": "lost", "MIG-c": "ok"}
+    assert found["GPU-b"].reason == (
+        "GPU 1 does not answer any more: it is in MIG mode now (run the playbook again, and its slices are given)"
+    )
+    rig.card(1).mig = 0
+    assert rig.sample(GPU_B)["GPU-b"].state == "ok"
 
 
 def test_a_gpu_without_an_address_is_found_by_its_uuid() -> None:

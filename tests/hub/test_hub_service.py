@@ -604,3 +604,24 @@ def test_what_a_stopped_server_held_is_free_soon(tmp_path: Path, state: str) -> 
     asyncio.run(main())
     assert [lease.server for lease in allocator.leases()] == ([] if state == "leaving" else [server])
     assert Backend.asked == (3 if state == "leaving" else 0)
+
+
+def test_a_conflict_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where a pool becomes `exclusive`, its GPUs may have more servers for hours."""
+
+    class Backend:
+        def observe(self, leases: tuple[Lease, ...], _inventory: object) -> Observation:
+            return Observation({lease.server: lease.units for lease in leases})
+
+    site = hub_site.Site(tmp_path)
+    allocator = site.open(hub=None)
+    site.settings({"name": "default", "policy": "share", "servers_per_gpu": 2})
+    for user in ("anna", "ben", "cleo"):
+        hub_site.take(allocator, user)
+    site.settings({"name": "default"})
+    reconciler = service.Reconciler(allocator, Backend())
+    for _unused in range(3):
+        asyncio.run(reconciler.run())
+    assert [record.getMessage() for record in caplog.records] == [
+        "GPU-0 is held by anna and cleo, more than the pool default gives it to."
+    ]

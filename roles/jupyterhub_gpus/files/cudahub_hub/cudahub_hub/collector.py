@@ -32,7 +32,9 @@ NOT_FOUND = 6
 GPU_IS_LOST = 15
 RESET_REQUIRED = 16
 MISMATCH = 18
+SLICED = -1  # no code of NVML's
 GONE = {
+    SLICED: "it is in MIG mode now",
     NOT_FOUND: "the driver does not find it",
     GPU_IS_LOST: "the driver lost it",
     RESET_REQUIRED: "it needs a reset",
@@ -128,6 +130,8 @@ class Pynvml:
         if self._call("nvmlDeviceGetUUID", gpu) != unit.gpu:
             raise NvmlError(NOT_FOUND, "another GPU is in its place")
         if unit.kind == "gpu":
+            if (self._supported("nvmlDeviceGetMigMode", gpu) or [0])[0]:
+                raise NvmlError(SLICED, "run the playbook again, and its slices are given")
             return gpu
         for index in range(self._supported("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
             slice_ = self._supported("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)

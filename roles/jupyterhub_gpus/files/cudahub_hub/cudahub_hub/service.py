@@ -488,16 +488,19 @@ class Reconciler:
         """Compares an allocator's leases with what a backend runs."""
         self._allocator = allocator
         self._backend = backend
+        self._said: tuple[str, ...] = ()
 
     async def run(self) -> None:
-        """Reconcile once."""
+        """Reconcile once. What is in conflict may stay so as long as servers run, and is said when it is new."""
         report = await asyncio.get_running_loop().run_in_executor(None, self._allocator.reconcile, self._observe)
         for lease in report.freed:
             log.info("Freed what the server %s held, as it is gone.", lease.server)
         for lease in report.adopted:
             log.warning("The server %s runs with GPUs and had no lease; it has one now.", lease.server)
         for sentence in report.conflicts:
-            log.warning("%s", sentence)
+            if sentence not in self._said:
+                log.warning("%s", sentence)
+        self._said = report.conflicts
 
     async def free_leaving(self) -> None:
         """Reconcile if servers are being stopped."""
