@@ -88,6 +88,15 @@ def test_nothing_of_the_hub_is_left(host: Host) -> None:
     assert not host.socket("tcp://0.0.0.0:80").is_listening
 
 
+def test_check_mode_says_that_a_hub_would_be_installed(host: Host, play: Callable[..., CompletedProcess[str]]) -> None:
+    done = play(ROLE, "--check")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, said
+    assert "hub would get The Littlest JupyterHub 2.0.0. What comes after that can't be foreseen in check mode." in said
+    assert "changed=1 " in said
+    assert not host.file("/opt/tljh").exists
+
+
 def test_homes_are_archived_and_kept(host: Host) -> None:
     assert host.file("/home/jupyter-anna/hello.ipynb").exists
     assert host.user("jupyter-anna").exists
