@@ -12,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -444,6 +445,14 @@ def test_the_simulated_driver_loses_a_gpu_while_the_collector_runs(host: Host, t
         if running.poll() is None:
             running.send_signal(signal.SIGTERM)
             running.communicate(timeout=20)
+
+
+def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = settings(tmp_path, [GPU_A], usage=str(tmp_path / "settings.json" / "usage.json"))
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    assert module.run(module.Configuration(path), Rig().collector, interval=0.1, once=False, stop=stop) == 0
+    assert capsys.readouterr().err.count("can't be written: ") == 1
 
 
 def test_without_a_driver_the_file_says_so(tmp_path: Path) -> None:

@@ -335,13 +335,17 @@ def run(
     """Collect until asked to stop; the exit status."""
     collector.recall(Path(configuration.settings.usage))
     said: dict[str, str | None] = {}
+    unwritten: str | None = None
     while True:
         settings = configuration.settings
         units = collector.sample(configuration.inventory.units, settings.idle.utilization_percent)
         try:
             write_usage(Path(settings.usage), units, now=time.time(), interval=interval)
+            unwritten = None
         except OSError as error:
-            log(f"{settings.usage} can't be written: {error}")
+            if error.strerror != unwritten:
+                log(f"{settings.usage} can't be written: {error.strerror}")
+            unwritten = error.strerror
             if once:
                 return 1
         for reason in dict.fromkeys(u.reason for uuid, u in units.items() if u.reason and said.get(uuid) != u.reason):
