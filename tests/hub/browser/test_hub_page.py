@@ -242,7 +242,7 @@ def test_it_works_without_javascript(visit: Callable[..., Page]) -> None:
     page = visit("root", java_script_enabled=False)
     expect(row(page, "GPU-page1")).to_contain_text("bertram")
     page.get_by_role("button", name="Release GPU 4.0 of emil").click()
-    expect(page.get_by_role("heading")).to_have_text("Release GPU 4.0 (NVIDIA A100-SXM4-40GB)?")
+    expect(page.get_by_role("heading")).to_have_text("Release GPU 4.0 (NVIDIA A100-SXM4-40GB, 3g.20gb)?")
     picture(page, "release")
     page.get_by_role("button", name="Stop the server").click()
     expect(page.get_by_role("status")).to_contain_text("emil is being stopped")

@@ -33,6 +33,11 @@ class Unit:
     healthy: bool = True
     problems: tuple[str, ...] = ()
 
+    @property
+    def model(self) -> str:
+        """Its model, with the profile of a slice."""
+        return f"{self.name}, {self.profile}" if self.profile else self.name
+
     def collides(self, uuid: str, gpu: str) -> bool:
         """Whether this unit and another are a whole GPU and a slice of it."""
         return uuid != self.uuid and gpu == self.gpu and (self.uuid == self.gpu or uuid == gpu)
@@ -53,7 +58,7 @@ class Inventory:
     def title(self, uuid: str) -> str:
         """What a user knows a unit as."""
         unit = self.unit(uuid)
-        return f"GPU {unit.index} ({unit.name})" if unit else f"GPU {uuid}"
+        return f"GPU {unit.index} ({unit.model})" if unit else f"GPU {uuid}"
 
 
 def read_inventory(path: Path) -> Inventory:

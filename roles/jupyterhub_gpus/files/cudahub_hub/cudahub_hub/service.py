@@ -71,10 +71,7 @@ class Row:
     @property
     def name(self) -> str:
         """Its model, with the profile of a slice."""
-        unit = self.state.unit
-        if unit is None:
-            return self.state.uuid
-        return f"{unit.name}, {unit.profile}" if unit.profile else unit.name
+        return self.state.unit.model if self.state.unit else self.state.uuid
 
     @property
     def problems(self) -> tuple[str, ...]:
