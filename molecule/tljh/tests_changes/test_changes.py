@@ -254,6 +254,20 @@ def test_a_user_with_the_name_of_the_proof_stays(apply: Apply, host: Host, hub: 
 
 
 @pytest.mark.long
+def test_a_certificate_where_the_host_has_no_openssl(apply: Apply, host: Host) -> None:
+    host.run_expect(
+        [0], "cd /etc/ssl && openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=hub -keyout a.key -out a.crt"
+    )
+    host.run_expect([0], "cd /etc/ssl && openssl genrsa -out b.key 2048 && mv /usr/bin/openssl /usr/bin/openssl.away")
+    try:
+        done = apply("--check", tljh_https={"cert": "/etc/ssl/a.crt", "key": "/etc/ssl/b.key"})
+        assert "/etc/ssl/a.crt and /etc/ssl/b.key are no certificate and its key in PEM format, without" in said(done)
+        assert apply("--check", tljh_https={"cert": "/etc/ssl/a.crt", "key": "/etc/ssl/a.key"}).returncode == 0
+    finally:
+        host.run_expect([0], "mv /usr/bin/openssl.away /usr/bin/openssl")
+
+
+@pytest.mark.long
 def test_native_sign_up_and_https(apply: Apply, host: Host) -> None:
     certificate = "-subj /CN=hub -keyout hub.key -out hub.crt -days 2"
     host.run_expect([0], f"cd /etc/ssl && openssl req -x509 -newkey rsa:2048 -nodes {certificate}")
