@@ -106,12 +106,11 @@ class Machine:
         assert done.returncode == 0, done.stdout + done.stderr + self.journal()
         return said
 
+    def uuids(self) -> list[str]:
+        return re.findall(r"GPU-[-0-9a-f]{36}", self.run("nvidia-smi", "-L").stdout)
+
     def journal(self) -> str:
         return self.run("journalctl", "--no-pager", "--lines=60", check=False).stdout
-
-
-def _extract(folder: Path) -> None:
-    subprocess.run(["tar", "--extract", "--xz", "--file", ROOT_ARCHIVE, "--directory", str(folder)], check=True)
 
 
 def _bring_driver(root: Path) -> None:
@@ -138,15 +137,10 @@ def _child(parent: int) -> int | None:
 
 @pytest.fixture(scope="module")
 def machine(host: Host) -> Iterator[Machine]:
-    control = CGROUP.parent / "cgroup.subtree_control"
-    there = (CGROUP.parent / "cgroup.controllers").read_text().split()
-    added = [name for name in CONTROLLERS if name in there and name not in control.read_text().split()]
-    for name in added:
-        control.write_text(f"+{name}")
     root = host.directory / "machine"
     root.mkdir()
     root.chmod(0o755)
-    _extract(root)
+    subprocess.run(["tar", "--extract", "--xz", "--file", ROOT_ARCHIVE, "--directory", str(root)], check=True)
     _bring_driver(root)
     binding = subprocess.check_output([host.python, "-c", "import pynvml; print(pynvml.__file__)"], text=True).strip()
     shutil.copy2(binding, root / "usr/lib/python3/dist-packages/pynvml.py")
@@ -161,6 +155,11 @@ def machine(host: Host) -> Iterator[Machine]:
     (root / "etc/containers").mkdir(exist_ok=True)
     (root / "etc/containers/containers.conf").write_text("[containers]\npids_limit = 0\n")
     (root / "etc/hostname").write_text("box\n")
+    control = CGROUP.parent / "cgroup.subtree_control"
+    there = (CGROUP.parent / "cgroup.controllers").read_text().split()
+    added = [name for name in CONTROLLERS if name in there and name not in control.read_text().split()]
+    for name in added:
+        control.write_text(f"+{name}")
     CGROUP.mkdir()
     join = f"echo $$ >{CGROUP}/cgroup.procs && exec unshare --mount --pid --fork --kill-child --uts --ipc --cgroup"
     booted = subprocess.Popen(["sh", "-c", f"{join} {HERE}/boot {root}"], start_new_session=True)
@@ -201,7 +200,7 @@ def test_the_role_proves_each_gpu_alone(machine: Machine, configured: str) -> No
     daemon = json.loads((machine.root / "etc/docker/daemon.json").read_text())
     assert daemon.items() >= DAEMON.items()
     devices = machine.run("nvidia-ctk", "cdi", "list").stdout
-    for uuid in re.findall(r"GPU-[-0-9a-f]{36}", machine.run("nvidia-smi", "-L").stdout):
+    for uuid in machine.uuids():
         assert f"nvidia.com/gpu={uuid}" in devices
 
 
@@ -240,13 +239,13 @@ def test_each_gpu_computes_in_a_container_of_its_own(machine: Machine, image: st
     machine.play({"cudahub.gpu.gpu_facts": {}}, task, {"ansible.builtin.copy": keep})
     proof = json.loads((machine.root / "root/proof.json").read_text())
     print(json.dumps(proof)[:2000])
-    uuids = re.findall(r"GPU-[-0-9a-f]{36}", machine.run("nvidia-smi", "-L").stdout)
+    uuids = machine.uuids()
     assert [gpu["uuid"] for gpu in proof["gpus"]] == uuids
     assert {gpu["verdict"] for gpu in proof["gpus"]} == {"passed"}
 
 
 def test_a_unit_with_the_nodes_of_a_lease_has_that_gpu_alone(machine: Machine, host: Host) -> None:
-    """With the properties that package cudahub_hub gives to the units of servers."""
+    """The nodes are those of filter hub_gpus, the properties as ``unit_properties`` of cudahub_hub makes them."""
     keep = {
         "content": "{{ ansible_facts['gpu'] | cudahub.gpu.hub_gpus | to_json }}",
         "dest": "/root/hub.json",
@@ -254,7 +253,7 @@ def test_a_unit_with_the_nodes_of_a_lease_has_that_gpu_alone(machine: Machine, h
     }
     machine.play({"cudahub.gpu.gpu_facts": {}}, {"ansible.builtin.copy": keep})
     inventory = json.loads((machine.root / "root/hub.json").read_text())
-    uuids = re.findall(r"GPU-[-0-9a-f]{36}", machine.run("nvidia-smi", "-L").stdout)
+    uuids = machine.uuids()
     assert [unit["uuid"] for unit in inventory["units"]] == uuids
     for unit in inventory["units"]:
         options = ["--property=DevicePolicy=closed", "--property=DeviceAllow=char-pts rw"]
