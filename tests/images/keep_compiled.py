@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keeps what Python compiles of zip files, for all of an image's processes.
+"""Keeps what Python compiles of zip files, for all processes of an image or of a virtual environment.
 
 Ansible sends each module with its libraries as sources in a zip, and compiling them is the larger part of most tasks.
 """
@@ -11,12 +11,36 @@ from __future__ import annotations
 
 import marshal
 import os
+import sys
 import zipimport
-from contextlib import suppress
 from types import CodeType
 
-FOLDER = "/var/cache/keep_compiled"
+FOLDER = "/var/cache/keep_compiled" if sys.prefix == sys.base_prefix else f"{sys.prefix}/var/cache/keep_compiled"
 compile_source = zipimport._compile_source  # type: ignore[attr-defined]
+# zipimport asks twice: where a library is, and for its code.
+last: dict[str, CodeType] = {}
+
+
+def read(name: str) -> CodeType | None:
+    """Return the code that is kept under a name, or nothing."""
+    try:
+        with open(name, "rb") as file:
+            code: CodeType = marshal.loads(file.read())  # noqa: S302
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
+    return code
+
+
+def keep(name: str, code: CodeType) -> None:
+    """Keep code under a name, where this user may."""
+    scratch = f"{name}.{os.getpid()}"
+    try:
+        os.makedirs(FOLDER, exist_ok=True)
+        with open(scratch, "wb") as file:
+            file.write(marshal.dumps(code))
+        os.replace(scratch, name)
+    except OSError:
+        pass
 
 
 def compiled(path: str, source: bytes) -> CodeType:
@@ -24,15 +48,12 @@ def compiled(path: str, source: bytes) -> CodeType:
     from importlib.util import source_hash
 
     name = f"{FOLDER}/{source_hash(source).hex()}"
-    with suppress(OSError, EOFError, ValueError, TypeError), open(name, "rb") as file:
-        return marshal.loads(file.read())  # noqa: S302
-    code: CodeType = compile_source(path, source)
-    scratch = f"{name}.{os.getpid()}"
-    with suppress(OSError):
-        os.makedirs(FOLDER, exist_ok=True)
-        with open(scratch, "wb") as file:
-            file.write(marshal.dumps(code))
-        os.replace(scratch, name)
+    code = last.pop(name, None) or read(name)
+    if code is None:
+        code = compile_source(path, source)
+        keep(name, code)
+    last.clear()
+    last[name] = code
     return code
 
 
