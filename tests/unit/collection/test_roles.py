@@ -208,6 +208,18 @@ def test_scenario_has_tests(scenario: Path) -> None:
     assert any(re.search(r"^def test_", path.read_text(encoding="utf-8"), re.MULTILINE) for path in tests)
 
 
+def test_what_is_fetched_lands_in_a_folder_of_its_host() -> None:
+    """The docker connection puts a file beside its target first, under the name that the file has on all hosts."""
+    places = [
+        match[1]
+        for path in files("molecule", "roles", "playbooks")
+        if path.suffix == ".yml"
+        for match in re.finditer(r"\.fetch:\n(?:.*\n)*?\s+dest: (.*)", path.read_text(encoding="utf-8"))
+    ]
+    assert places
+    assert [place for place in places if "{{ inventory_hostname }}/" not in place] == []
+
+
 def test_the_tools_of_these_tests() -> None:
     """The rules above find what they look for."""
     assert not same(1, True)
