@@ -439,12 +439,12 @@ def interpreter(program: str | None = None) -> list[str]:
 
 
 class Dnf:
-    """Runs dnf with requests of ours. ``timeout`` bounds each network operation and the wait for a lock, in seconds."""
+    """Runs dnf with requests of ours. ``lock_timeout`` is how many seconds a command waits for a lock."""
 
     def __init__(
         self,
         run: Run,
-        timeout: int,
+        lock_timeout: int,
         *,
         files: Files | None = None,
         python: t.Sequence[str] | None = None,
@@ -453,7 +453,7 @@ class Dnf:
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
-        self._timeout = timeout
+        self._lock_timeout = lock_timeout
         self._files = files or HostFiles()
         self._python = python
         self._say = say
@@ -497,7 +497,7 @@ class Dnf:
 
     def wait(self, run: Run, command: t.Sequence[str]) -> Result:
         """Run a command, again and again while another process holds its lock. Raises PackageError("lock")."""
-        deadline = self._clock() + self._timeout
+        deadline = self._clock() + self._lock_timeout
         said = None
         while True:
             result = run(command, ENVIRONMENT)
@@ -507,7 +507,8 @@ class Dnf:
             if self._clock() >= deadline:
                 raise PackageError(
                     "lock",
-                    f"{holder} holds the package manager's lock, and did not give it up within {self._timeout} seconds",
+                    f"{holder} holds the package manager's lock, and did not give it up within "
+                    f"{self._lock_timeout} seconds",
                     f"{result.stdout}\n{result.stderr}".strip(),
                 )
             if self._say and holder != said:
@@ -549,11 +550,14 @@ class DnfReader:
     """Reads packages with rpm and dnf.
 
     ``address`` is that of NVIDIA's repository or its mirror: the driver's packages count only if they come from
-    there. It is read even if the host has not got it yet, and then without a trace in its configuration.
+    there. It is read even if the host has not got it yet, and then without a trace in its configuration. ``timeout``
+    bounds each network operation, ``lock_timeout`` the wait for a lock of dnf, in seconds.
     """
 
-    def __init__(self, run: Run, address: str | None = None, timeout: int = 60, **parts: t.Any) -> None:
-        self._dnf = Dnf(run, timeout, **parts)
+    def __init__(
+        self, run: Run, address: str | None = None, timeout: int = 60, lock_timeout: int = 300, **parts: t.Any
+    ) -> None:
+        self._dnf = Dnf(run, lock_timeout, **parts)
         self._address = None if address is None else normal_address(address)
         self._options = (f"--setopt=timeout={timeout}", "--setopt=retries=2")
         self._offered: dict[str, dict[str, str]] | None = None

@@ -163,12 +163,14 @@ class _DnfCatalogue:
 
 
 class DnfHost(_RealHost):
-    """A host with dnf."""
+    """A host with dnf, whose lock is waited for as many seconds as ``lock_timeout`` says."""
 
-    def __init__(self, run: Run, wish: RepositoryWish, fetch: _apt_sources.Fetch, timeout: float) -> None:
+    def __init__(
+        self, run: Run, wish: RepositoryWish, fetch: _apt_sources.Fetch, timeout: float, lock_timeout: int
+    ) -> None:
         super().__init__(run, wish)
         self._fetch = fetch
-        self._reader = _dnf.DnfReader(run, wish.url, round(timeout))
+        self._reader = _dnf.DnfReader(run, wish.url, round(timeout), lock_timeout)
 
     def installed(self) -> dict[str, Installed]:
         return self._reader.installed()

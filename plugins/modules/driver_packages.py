@@ -225,7 +225,10 @@ def host_of(module: AnsibleModule) -> _driver_transaction.Host:
     if module.get_bin_path("apt-get"):
         reader, writer = AptReader(run), AptWriter(log, run, options["lock_timeout"])
     elif module.get_bin_path("dnf"):
-        reader, writer = DnfReader(run), DnfWriter(log, run, options["lock_timeout"])
+        reader, writer = (
+            DnfReader(run, lock_timeout=options["lock_timeout"]),
+            DnfWriter(log, run, options["lock_timeout"]),
+        )
     else:
         module.fail_json(
             msg="This host has no package manager that is supported here: neither apt-get nor dnf is there."

@@ -138,6 +138,11 @@ options:
     description: Seconds after which a server that does not answer is given up.
     type: float
     default: 60
+  lock_timeout:
+    description:
+      - How many seconds to wait for the lock of dnf, while another process holds it. apt takes none to be asked.
+    type: int
+    default: 300
 extends_documentation_fragment:
   - cudahub.gpu.attributes.reads_only
 attributes:
@@ -477,6 +482,7 @@ ARGUMENTS: dict[str, t.Any] = {
         },
     },
     "timeout": {"type": "float", "default": 60},
+    "lock_timeout": {"type": "int", "default": 300},
 }
 
 
@@ -503,8 +509,9 @@ def main() -> None:
         fingerprint = re.sub(r"\s", "", repository["key_fingerprint"] or "").upper()
         key = Key(repository["key_url"], fingerprint, repository["key_checksum"] or None)
     wish = RepositoryWish(parameters["source"], repository.get("url") or None, key)
-    host = AptHost if module.get_bin_path("apt-get") else DnfHost
-    outcome = _driver_plan.make(as_request(parameters), host(runner(module), wish, fetch, parameters["timeout"]))
+    parts = (runner(module), wish, fetch, parameters["timeout"])
+    host = AptHost(*parts) if module.get_bin_path("apt-get") else DnfHost(*parts, parameters["lock_timeout"])
+    outcome = _driver_plan.make(as_request(parameters), host)
     result = outcome.as_dict()
     for warning in result["warnings"]:
         module.warn(warning["message"])
@@ -524,6 +531,8 @@ def find_mistake(parameters: t.Mapping[str, t.Any]) -> str | None:
         return f"kernel is {parameters['kernel']!r}: it must be running, newest, or a release as uname -r prints it"
     if parameters["timeout"] <= 0:
         return f"timeout is {parameters['timeout']:g}: it must be more than 0 seconds"
+    if parameters["lock_timeout"] < 0:
+        return f"lock_timeout is {parameters['lock_timeout']}: give a number of seconds, 0 or more"
     if parameters["source"] == "nvidia":
         for name in ("url", "key_url"):
             if not re.match(r"(?:https?|file|ftp):/", repository.get(name) or ""):

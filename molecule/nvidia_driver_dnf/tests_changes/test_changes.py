@@ -57,7 +57,8 @@ def test_nothing_to_do_takes_no_lock(host: Host, role: Callable[..., str]) -> No
     try:
         assert "changed=0" in role("rocky9", branch="580", kernel_module="proprietary")
         said = role("rocky9", branch="595", lock_timeout=3, fails=True)
-        assert f"process {holder} (sleep)" in said
+        assert f"process {holder} (sleep) holds the package manager's lock" in said
+        assert "within 3 seconds" in said
     finally:
         host.run_expect([0], f"rm -f {' '.join(locks)}; systemctl stop holder")
 

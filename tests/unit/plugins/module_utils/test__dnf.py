@@ -452,6 +452,17 @@ def test_a_lock_that_is_not_given_up_is_an_error(result: Result, holder: str) ->
     assert len([line for line in host.lines if "makecache" in line]) == 3
 
 
+def test_who_only_asks_waits_for_a_lock_as_long_and_not_for_the_network() -> None:
+    clock = iter(range(0, 1000, 20))
+    host = Host(("cudahub-available", Result(200, "", "metadata already locked by 42\n")))
+    parts = {"files": Files(), "python": ["python3"], "sleep": lambda _s: None, "clock": lambda: next(clock)}
+    asking = _dnf.DnfReader(host.run, ADDRESS, timeout=20, lock_timeout=120, **parts)
+    with pytest.raises(PackageError, match=r"within 120 seconds$"):
+        asking.available(re.compile(".*"))
+    assert {"--setopt=timeout=20"} <= set(host.commands[0])
+    assert len(host.commands) == 6
+
+
 def test_one_transaction_installs_removes_and_pins() -> None:
     host = Host(("cudahub-transaction", answering(NOTHING)))
     writer(host).apply([Package("nvidia-driver-cuda", "3:595.71.05-1.el9")], ["kmod-nvidia-open-dkms"], "595.71.05")

@@ -57,7 +57,9 @@ def apt_host(source: t.Literal["nvidia", "distro"] = "nvidia", **wish: t.Any) ->
 
 
 def dnf_host(key: _apt_sources.Key) -> _driver_host.DnfHost:
-    return _driver_host.DnfHost(answer, _driver_host.RepositoryWish("nvidia", URL, key), lambda _url: b"<html>", 60)
+    return _driver_host.DnfHost(
+        answer, _driver_host.RepositoryWish("nvidia", URL, key), lambda _url: b"<html>", 60, 300
+    )
 
 
 def test_nvidia_repository(root: Path) -> None:

@@ -105,6 +105,7 @@ def test_who_gets_the_fabric_manager(
         ({"kernel": "../x"}, "kernel is '../x': it must be running, newest, or a release"),
         ({"kernel": ""}, "kernel is ''"),
         ({"timeout": 0}, "timeout is 0: it must be more than 0 seconds"),
+        ({"lock_timeout": -1}, "lock_timeout is -1: give a number of seconds, 0 or more"),
         ({"repository": {}}, "repository.url is None: source nvidia needs an address"),
         ({"repository": {"url": "mirror"}}, "repository.url is 'mirror'"),
         ({"repository": {**REPOSITORY, "key_url": ""}}, "repository.key_url is ''"),
@@ -147,7 +148,8 @@ def test_a_password_in_an_address_is_refused_and_never_printed(
 
 @pytest.mark.parametrize("kernel", ["running", "newest", "6.12.118+deb13-amd64", "5.14.0-570.12.1.el9_6.x86_64"])
 def test_kernels_that_can_be(kernel: str) -> None:
-    params = {"source": "distro", "branch": "auto", "version": "", "kernel": kernel, "timeout": 1, "repository": {}}
+    params = {"source": "distro", "branch": "auto", "version": "", "kernel": kernel, "timeout": 1, "lock_timeout": 0}
+    params["repository"] = {}
     assert driver_plan.find_mistake(params) is None
 
 
