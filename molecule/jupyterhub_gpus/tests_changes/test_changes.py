@@ -81,6 +81,7 @@ def test_somebody_who_is_not_root(apply: Callable[..., str]) -> None:
         assert "changed=0 " in text
 
 
+@pytest.mark.long
 def test_a_second_hub(hub: Any, host: Host, apply: Callable[..., str]) -> None:
     """It gets none of the first one's GPUs, and takes nothing away from it, until the first one is gone."""
     second = {
@@ -128,6 +129,7 @@ def test_a_run_that_was_killed_before_the_restart(hub: Any, host: Host, apply: C
     assert hub.pid() != before
 
 
+@pytest.mark.long
 def test_an_older_version_of_the_package(hub: Any, host: Host, apply: Callable[..., str]) -> None:
     """Hub and collector go on with the newer one, and servers as they are."""
     assert hub.start("user1") == {}
