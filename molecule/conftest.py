@@ -5,20 +5,29 @@
 """A failing test shows what its host's journal says: of the units in the test file's ``UNITS``, else all warnings.
 
 ``play`` runs a playbook on the scenario's hosts, for tests of what a user is told.
+``gone`` waits for the end of processes.
 Tests that are marked ``long`` are left to `make test-all`, which sets ``TEST_ALL``.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from testinfra.host import Host
+
 LINES = 40
+# Until what was killed is reaped, and less than what hangs would take.
+SECONDS = 60
 # Whether tests were left to `make test-all`.
 LEFT = pytest.StashKey[bool]()
 
@@ -41,6 +50,20 @@ def play() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture
+def gone() -> Callable[[Host, str], None]:
+    """Return a function that waits until no line of state and arguments of a host's processes fits a pattern."""
+
+    def wait(host: Host, pattern: str) -> None:
+        end = time.monotonic() + SECONDS
+        look = "ps -eo stat=,args="
+        while left := [line for line in host.check_output(look).splitlines() if re.search(pattern, line)]:
+            assert time.monotonic() < end, left
+            time.sleep(0.3)
+
+    return wait
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -138,17 +138,18 @@ def test_one_call_fails(host: Host, fault: Callable[[str], None]) -> None:
     assert codes(card) == ["unreadable"]
 
 
-def test_hanging_call_is_ended_and_leaves_no_process(host: Host, fault: Callable[[str], None]) -> None:
+def test_hanging_call_is_ended_and_leaves_no_process(
+    host: Host, fault: Callable[[str], None], gone: Callable[[Host, str], None]
+) -> None:
     fault("--gpu 2 --kind slow --function nvmlDeviceGetMemoryInfo --seconds 120")
     start = time.monotonic()
-    gpu = facts(host, "timeout=2")
-    assert time.monotonic() - start < 20
+    gpu = facts(host, "timeout=5")
+    assert time.monotonic() - start < 100
     assert gpu["driver"]["state"] == "unusable"
-    assert "within 2 s, while GPU 2 of 4 was read" in gpu["driver"]["reason"]
+    assert "within 5 s, while GPU 2 of 4 was read" in gpu["driver"]["reason"]
     assert (gpu["count"], gpu["visible_count"]) == (4, 2)
     assert [card["healthy"] for card in gpu["gpus"]] == [True, True, None, None]
-    processes = host.check_output("ps -eo stat=,args=").splitlines()
-    assert [line for line in processes if line.startswith("Z") or "gpu_facts" in line] == []
+    gone(host, "^Z|gpu_facts")
 
 
 def test_user_without_root_gets_the_facts(host: Host) -> None:

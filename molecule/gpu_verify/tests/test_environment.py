@@ -68,7 +68,9 @@ def changes(done: CompletedProcess[str]) -> int:
     return int(found.group(1))
 
 
-def test_real_cupy_misses_the_driver(apply: Callable[..., CompletedProcess[str]], host: Host) -> None:
+def test_real_cupy_misses_the_driver(
+    apply: Callable[..., CompletedProcess[str]], host: Host, gone: Callable[[Host, str], None]
+) -> None:
     done = apply()
     assert done.returncode == 2, said(done)
     assert "GPUs: 4 failed, in " in said(done)
@@ -76,7 +78,7 @@ def test_real_cupy_misses_the_driver(apply: Callable[..., CompletedProcess[str]]
     assert "the driver's libcuda.so.1 isn't there" in said(done)
     assert re.fullmatch(rf"{VENV}-[0-9a-f]{{12}}", host.file(VENV).linked_to)
     assert host.check_output(f"{VENV}/bin/python -c 'import cupy; print(cupy.__version__)'") == "14.2.0"
-    assert host.run("ps -eo stat,args | grep '^Z'").stdout == ""
+    gone(host, "^Z")
 
 
 def test_second_run_changes_nothing(apply: Callable[..., CompletedProcess[str]], built: str) -> None:
@@ -149,12 +151,18 @@ def test_a_host_without_network(apply: Callable[..., CompletedProcess[str]], hos
     ],
 )
 def test_workers_run_side_by_side(
-    play: Play, host: Host, built: str, trouble: dict[int, str], returncode: int, words: str
+    play: Play,
+    host: Host,
+    built: str,
+    gone: Callable[[Host, str], None],
+    trouble: dict[int, str],
+    returncode: int,
+    words: str,
 ) -> None:
     done = play(ROLE.with_name("standin.yml"), "-e", json.dumps({"trouble": trouble}))
     assert done.returncode == returncode, said(done)
     assert words in said(done)
-    assert host.run("ps -eo stat,args | grep -e '^Z' -e 'sleep 600' | grep -v grep").stdout == ""
+    gone(host, "^Z|sleep 600")
 
 
 @pytest.mark.parametrize(
@@ -172,9 +180,16 @@ def test_workers_run_side_by_side(
     ],
 )
 def test_workers_go_deeper(
-    play: Play, host: Host, built: str, level: str, trouble: dict[int, str], returncode: int, words: str
+    play: Play,
+    host: Host,
+    built: str,
+    gone: Callable[[Host, str], None],
+    level: str,
+    trouble: dict[int, str],
+    returncode: int,
+    words: str,
 ) -> None:
     done = play(ROLE.with_name("standin.yml"), "-e", json.dumps({"trouble": trouble, "level": level}))
     assert done.returncode == returncode, said(done)
     assert words in said(done)
-    assert host.run("ps -eo stat,args | grep -e '^Z' -e 'sleep 600' | grep -v grep").stdout == ""
+    gone(host, "^Z|sleep 600")

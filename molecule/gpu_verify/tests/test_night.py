@@ -79,7 +79,7 @@ def test_a_gpu_that_is_lost_at_night_is_known_in_the_morning(host: Host, clean: 
     host.run_expect([0], f"gpu-simulator fault add --gpu {lost['index']} --kind lost")
     assert host.run("systemctl start cudahub-gpu-verify.service").rc == 1
     assert host.check_output("systemctl show cudahub-gpu-verify.service --value --property=Result") == "exit-code"
-    said = host.check_output("journalctl --unit cudahub-gpu-verify.service --lines 20 --output cat")
+    said = host.check_output("journalctl --sync; journalctl --unit cudahub-gpu-verify.service --lines 20 --output cat")
     assert f"[gpu_lost] GPU {lost['index']} {lost['pci_bus_id']} {lost['uuid']} has fallen off the bus" in said
     verdicts = scraped(host, "cudahub_gpu_verify_gpu_verdict")
     failed = [line for line in verdicts if 'verdict="failed"' in line and line.endswith(" 1")]
