@@ -21,9 +21,10 @@ INVENTORY = str(Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "inventory")
 ENTRY = Path(__file__).parent / "shared/driver/entry.yml"
 KERNEL_MODULES = {"nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms"}
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
+HELD = "/run/held"
 HOLDER = (
     "import fcntl, time; files = [open(name, 'w') for name in {locks}]; "
-    "[fcntl.lockf(file, fcntl.LOCK_EX) for file in files]; print('held', flush=True); time.sleep(600)"
+    "[fcntl.lockf(file, fcntl.LOCK_EX) for file in files]; open('{held}', 'w').close(); time.sleep(3600)"
 )
 
 
@@ -88,11 +89,9 @@ def locked() -> Callable[[Host], contextlib.AbstractContextManager[None]]:
 
     @contextlib.contextmanager
     def hold(host: Host) -> Iterator[None]:
-        holder = HOLDER.format(locks=LOCKS)
+        holder = HOLDER.format(locks=LOCKS, held=HELD)
         host.run_expect([0], f'systemd-run --unit=holder --collect python3 -c "{holder}"')
-        host.run_expect(
-            [0], "timeout 20 sh -c 'until journalctl -u holder --output cat | grep -q held; do sleep 0.2; done'"
-        )
+        host.run_expect([0], f"timeout 60 sh -c 'until rm {HELD}; do sleep 0.2; done'")
         try:
             yield
         finally:

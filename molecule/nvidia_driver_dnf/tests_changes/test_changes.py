@@ -49,7 +49,7 @@ def test_other_branch_and_kernel_module(host: Host, driver: DriverOf, role: Call
 
 
 def test_nothing_to_do_takes_no_lock(host: Host, role: Callable[..., str]) -> None:
-    host.run_expect([0], "systemd-run --unit=holder --collect sleep 300")
+    host.run_expect([0], "systemd-run --unit=holder --collect sleep 3600")
     holder = host.check_output("systemctl show --property MainPID --value holder")
     locks = ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid")
     for lock in locks:
@@ -93,7 +93,7 @@ def test_killed_in_the_middle_and_run_again(host: Host, driver: DriverOf, role: 
     kill = (
         "until pgrep -f '^sleep 12$'; do sleep 0.2; done; pkill -9 -f '[c]udahub-transaction'; pkill -9 -f '^sleep 12$'"
     )
-    host.run_expect([0], f"systemd-run --unit=killer --collect timeout 120 sh -c {shlex.quote(kill)}")
+    host.run_expect([0], f"systemd-run --unit=killer --collect timeout 600 sh -c {shlex.quote(kill)}")
     said = role("rocky9", version="580.95.05", kernel_module="open", fails=True)
     assert "ended by signal 9" in said
     role("rocky9", version="580.95.05", kernel_module="open")

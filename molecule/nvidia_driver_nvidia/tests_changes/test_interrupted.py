@@ -34,7 +34,7 @@ def kill_in_transaction(host: Host) -> None:
     command = [Path(sys.executable).with_name("ansible-playbook"), "--inventory", INVENTORY, ENTRY]
     running = subprocess.Popen([*command, "--extra-vars", json.dumps(variables)], stdout=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 90
+        end = time.monotonic() + 600
         while host.run("pgrep -f '%s'", POSTINST).rc != 0:
             assert running.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < end
