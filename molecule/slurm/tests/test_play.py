@@ -226,9 +226,10 @@ def test_a_gpu_that_is_gone_is_refused_and_the_node_stays_as_it_is(host: Host, p
     simulate(3)
     try:
         code, said = run(play, "--limit", "gpu1")
+        # Before the node has its GPUs again, or its health check might drain it later.
+        host.run_expect([0], "timeout 120 sh -c 'until scontrol show node gpu1 | grep -q DRAIN; do sleep 0.5; done'")
     finally:
         simulate(4)
-        # The health check has drained the node.
         host.run_expect([0], "scontrol update NodeName=gpu1 State=RESUME")
     assert code == 2, said
     assert "node gpu1 has fewer GPUs than before: 3 instead of 4 of type nvidia_h100_80gb_hbm3, missing: " in said

@@ -33,7 +33,7 @@ def head(host: Host) -> Host:
 def job(head: Host) -> Iterator[str]:
     """A job that runs all the time."""
     number = head.check_output(
-        "sbatch --parsable --chdir=/ --mem=64 --nodelist=gpu1 --gres=gpu:1 --output=/dev/null --wrap 'sleep 900'"
+        "sbatch --parsable --chdir=/ --mem=64 --nodelist=gpu1 --gres=gpu:1 --output=/dev/null --wrap 'sleep 7200'"
     )
     yield number
     head.run_expect([0], f"scancel {number}")

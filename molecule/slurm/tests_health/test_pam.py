@@ -33,7 +33,7 @@ def prepare(host: Host) -> None:
 
 def login(host: Host, user: str, command: str) -> CommandResult:
     options = "-o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR"
-    return host.run(f"timeout 20 ssh -i {KEY} {options} {user}@localhost '{command}'")
+    return host.run(f"timeout 60 ssh -i {KEY} {options} {user}@localhost '{command}'")
 
 
 def test_root_and_admins_need_no_job(host: Host) -> None:
@@ -48,11 +48,11 @@ def test_others_without_a_job_are_refused(host: Host, user: str) -> None:
 
 
 def test_a_login_becomes_part_of_the_job_with_its_gpu(host: Host) -> None:
-    submit = "sbatch --parsable -w gpu2 --gres=gpu:tesla_t4:1 -o /dev/null -D / --wrap 'sleep 300'"
+    submit = "sbatch --parsable -w gpu2 --gres=gpu:tesla_t4:1 -o /dev/null -D / --wrap 'sleep 3600'"
     job = host.check_output(f"runuser -u anna -- {submit}")
     try:
         # SLURM calls a job running before its node has begun it.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (groups := login(host, "anna", "cat /proc/self/cgroup").stdout):
             assert time.monotonic() < deadline, host.check_output(f"scontrol show job {job}")
             time.sleep(1)
