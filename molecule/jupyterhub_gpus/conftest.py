@@ -89,7 +89,7 @@ class Hub:
         """The main process of a unit."""
         return int(self.host.check_output(f"systemctl show --property=MainPID --value {unit}"))
 
-    def wait(self, what: Callable[[], bool], says: str, seconds: float = 90) -> None:
+    def wait(self, what: Callable[[], bool], says: str, seconds: float = 300) -> None:
         """Wait until something is so."""
         end = time.monotonic() + seconds
         while not what():
