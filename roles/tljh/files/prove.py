@@ -133,7 +133,7 @@ class Hub:
     def stop(self) -> None:
         """Stop the server, and wait until it is gone."""
         self.need(self.service, "DELETE", f"/hub/api/users/{USER}/server")
-        self.until(lambda: not self.running() and not self.pending(), 60, "the server did not stop")
+        self.until(lambda: not self.running() and not self.pending(), 120, "the server did not stop")
 
     def user_model(self) -> t.Any:
         """What the hub says about the user."""

@@ -126,7 +126,7 @@ def main() -> None:
     for name in ("jupyterhub", "traefik"):
         run("systemctl", "restart", name)
         run("systemctl", "enable", name)
-    for _attempt in range(20):
+    for _attempt in range(120):
         try:
             requests.get("http://127.0.0.1", verify=False, timeout=10)  # noqa: S501 (as the real one does)
             break
