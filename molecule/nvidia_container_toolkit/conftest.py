@@ -108,7 +108,7 @@ class Box:
         try:
             asks = f"crictl -r unix://{SOCKETS[engine]} inspect {made}"
             ended = f"until {asks} | grep -q CONTAINER_EXITED; do sleep 0.2; done"
-            self.host.check_output("timeout 30 sh -c %s", ended)
+            self.host.check_output("timeout 120 sh -c %s", ended)
             return self.crictl(engine, "logs", made)
         finally:
             self.crictl(engine, "rmp", "--force", sandbox)

@@ -105,9 +105,10 @@ def test_an_engine_that_answers_and_then_dies_gets_its_old_configuration(host: H
         said = role(fails=True, docker_config={"log-opts": {"tag": "debug-me"}})
         assert "runs again with the old one" in said
         assert host.file("/etc/docker/daemon.json").content_string == before
-        host.check_output("timeout 10 docker info")
+        host.check_output("timeout 60 docker info")
     finally:
-        host.check_output(f"rm -r {folder} && systemctl daemon-reload && systemctl restart docker")
+        host.check_output(f"rm -r {folder} && systemctl daemon-reload && systemctl reset-failed docker")
+        host.check_output("systemctl restart docker")
 
 
 def test_an_engine_that_does_not_come_back_gets_its_old_configuration(host: Host, box: Any, role: Role) -> None:

@@ -33,7 +33,8 @@ def _work(host: Host) -> Iterator[None]:
     sleep = "import time; time.sleep(100000)"
     host.check_output("ctr run --detach localhost/test:1 work python3 -c %s", sleep)
     yield
-    host.check_output("ctr tasks kill --signal 9 work; sleep 1; ctr containers delete work")
+    ended = "until ctr containers delete work; do sleep 0.2; done"
+    host.check_output(f"ctr tasks kill --signal 9 work; timeout 60 sh -c '{ended}'")
 
 
 def state(host: Host) -> list[str]:
