@@ -114,7 +114,7 @@ def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) 
     configuration = r"version: 0.1\nstorage: {filesystem: {rootdirectory: /srv/open}}\nhttp: {addr: ':5002'}\n"
     host.check_output(f'mkdir -p /srv/open && printf "{configuration}" > /srv/open.yml')
     host.check_output("systemd-run --unit open-registry docker-registry serve /srv/open.yml")
-    host.check_output("timeout 30 sh -c 'until ss -ltn | grep --quiet :5002; do sleep 0.2; done'")
+    host.check_output("timeout 120 sh -c 'until ss -ltn | grep --quiet :5002; do sleep 0.2; done'")
     try:
         plain = apply(dl_images_registry={"url": "builder:5002"})
         assert plain.returncode == 2, said(plain)
@@ -159,7 +159,7 @@ def test_a_registry_that_dies_while_it_is_pushed_to(apply: Apply, host: Host) ->
         program = base64.b64encode(DYING.encode()).decode()
         host.check_output(f"echo {program} | base64 -d > /srv/dying.py")
         host.check_output(f"systemd-run --collect --unit dying python3 /srv/dying.py {size}")
-        host.check_output("timeout 30 sh -c 'until ss -ltn | grep --quiet :5003; do sleep 0.2; done'")
+        host.check_output("timeout 120 sh -c 'until ss -ltn | grep --quiet :5003; do sleep 0.2; done'")
 
     there = {**REGISTRY, "url": "localhost:5003", "namespace": "dying"}
     serve(2_000_000)
@@ -247,7 +247,7 @@ def downloads(host: Host) -> Iterator[dict[str, str]]:
         "mkdir -p /srv/www/examples-main/mnist && cd /srv/www && echo 1 > examples-main/mnist/main.py"
         f" && tar -czf examples.tar.gz examples-main && echo {standin} | base64 -d > micromamba"
         " && systemd-run --unit downloads --working-directory /srv/www python3 -m http.server --bind 127.0.0.1 8099"
-        " && timeout 30 sh -c 'until ss -ltn | grep --quiet :8099; do sleep 0.2; done'"
+        " && timeout 120 sh -c 'until ss -ltn | grep --quiet :8099; do sleep 0.2; done'"
     )
     variables = {}
     for key, name in (("micromamba", "micromamba"), ("examples", "examples.tar.gz")):
@@ -408,16 +408,23 @@ def test_an_image_that_can_not_use_the_gpus_gets_no_name(apply: Apply, host: Hos
     assert not named.pop().endswith("-unproven")
 
 
-def test_a_build_that_takes_too_long(apply: Apply, host: Host) -> None:
+def test_a_build_that_takes_too_long(apply: Apply, host: Host, gone: Callable[[Host, str], None]) -> None:
+    """The index of packages takes connections, and never answers."""
     before = images(host)
-    done = apply({"uid": 2005}, dl_images_timeout=2)
+    silent = "import socket, time; index = socket.create_server(('127.0.0.1', 5004)); time.sleep(3600)"
+    host.check_output("systemd-run --collect --unit silent python3 -c %s", silent)
+    host.check_output("timeout 120 sh -c 'until ss -ltn | grep --quiet :5004; do sleep 0.2; done'")
+    try:
+        done = apply({"uid": 2005}, dl_images_timeout=8, dl_images_pip_index_url="http://127.0.0.1:5004/simple")
+    finally:
+        host.check_output("systemctl stop silent")
     assert done.returncode == 2, said(done)
     assert (
-        "Image small could not be built, because it was not done after 2 seconds: run the role again, which goes on, "
+        "Image small could not be built, because it was not done after 8 seconds: run the role again, which goes on, "
         "or raise dl_images_timeout. Docker said last: #" in said(done)
     )
     assert images(host) == before
-    assert host.run("pgrep -f 'docker-buildx [b]uildx build'").rc == 1
+    gone(host, "docker-buildx buildx build")
 
 
 @pytest.mark.long
@@ -467,10 +474,9 @@ def test_an_interrupted_build_is_taken_up_by_the_next_run(apply: Apply, host: Ho
     before = images(host)
     with ThreadPoolExecutor() as pool:
         first = pool.submit(apply, {"uid": 2000})
-        for _attempt in range(400):
-            # The word in brackets keeps pkill from finding its own shell.
-            if host.run("pkill -TERM -f 'buildx [b]uildx build|docker-buildx [b]uildx build'").rc == 0:
-                break
+        # The word in brackets keeps pkill from finding its own shell.
+        kill = "pkill -TERM -f 'buildx [b]uildx build|docker-buildx [b]uildx build'"
+        while not first.done() and host.run(kill).rc != 0:
             time.sleep(0.1)
         done = first.result()
     assert done.returncode == 2, said(done)
