@@ -65,9 +65,14 @@ class Hub:
 
     def look(self, users: Iterable[str]) -> dict[str, Any]:
         """What processes in the servers of these users see of the GPUs."""
-        users = list(users)
-        answers = self.ask(*(("GET", f"/user/{user}/look", None) for user in users))
-        assert [status for status, _unused in answers] == [200] * len(users), answers
+        users, answers = list(users), []
+
+        def there() -> bool:
+            answers[:] = self.ask(*(("GET", f"/user/{user}/look", None) for user in users))
+            return {status for status, _unused in answers} <= {200}
+
+        # A hub that has just come up answers before its proxy knows the way to all servers.
+        self.wait(there, f"the servers of {users} answer")
         return {user: answer for user, (_unused, answer) in zip(users, answers, strict=True)}
 
     def leases(self) -> dict[str, list[str]]:
