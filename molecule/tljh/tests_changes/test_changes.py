@@ -182,7 +182,7 @@ def test_a_configuration_that_somebody_broke_is_not_overwritten(apply: Apply, ho
 
 def test_a_port_that_another_program_has(apply: Apply, host: Host) -> None:
     host.run_expect([0], "systemctl stop jupyterhub traefik; systemd-run --unit blocker python3 -m http.server 80")
-    host.run_expect([0], "timeout 60 sh -c 'until ss -ltn | grep -q :80; do sleep 0.2; done'")
+    host.run_expect([0], "timeout 60 sh -c 'until ss -ltn | grep -q \":80 \"; do sleep 0.2; done'")
     try:
         done = apply()
     finally:
