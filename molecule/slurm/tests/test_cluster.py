@@ -42,7 +42,7 @@ def state(host: Host, node: str) -> str:
 
 def wait_for(host: Host, node: str, *states: str) -> None:
     """Wait until a node is in one of the states."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while (now := state(host, node)) not in states:
         assert time.monotonic() < end, f"{node} is {now}"
         time.sleep(0.5)

@@ -122,7 +122,7 @@ def test_what_cannot_work_is_refused_before_any_change(
 
 def test_a_controller_that_does_not_start_goes_back(host: Host, play: Play) -> None:
     before = host.check_output("cksum /etc/slurm/*.conf /var/lib/cudahub/slurm/slurmctld.json")
-    code, said = run(play, "--limit", "head", slurm_config={"SlurmctldPort": 3306, "SlurmdTimeout": 15})
+    code, said = run(play, "--limit", "head", slurm_config={"SlurmctldPort": 3306, "SlurmdTimeout": 30})
     assert code == 2, said
     assert "slurmctld on head does not run with this configuration: " in said
     assert ". It runs again with the one before." in said
@@ -208,7 +208,7 @@ def kill_in_task(task: str, *arguments: str) -> None:
 
 @pytest.mark.long
 def test_a_play_that_was_killed_is_finished_by_the_next(host: Host, play: Play) -> None:
-    changed = json.dumps({"slurm_config": {"SlurmdTimeout": 15, "SlurmctldTimeout": 15, "KillWait": 45}})
+    changed = json.dumps({"slurm_config": {"SlurmdTimeout": 30, "SlurmctldTimeout": 15, "KillWait": 45}})
     kill_in_task("Put the files in place on the controllers", "--limit", "head", "--extra-vars", changed)
     assert host.file("/etc/slurm/slurm.conf").contains("KillWait=45")
     code, said = run(play, "--limit", "head", "--extra-vars", changed)
