@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from hub_browser import SECONDS, RealHub, chromium
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+expect.set_options(timeout=SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ c.JupyterHub.cookie_secret_file = "{place}/cookie_secret"
 c.JupyterHub.services = [dict(name="tester", api_token="{token}")]
 c.JupyterHub.load_roles = [dict(name="tester", services=["tester"], scopes=["admin:users", "admin:servers"])]
 c.Authenticator.allow_all = True
-c.Spawner.http_timeout = c.Spawner.start_timeout = 60
+c.Spawner.http_timeout = c.Spawner.start_timeout = 180
 c.SimpleLocalProcessSpawner.home_dir_template = "{place}/home/{{username}}"
 """
 
@@ -144,7 +144,7 @@ class RealHub:
             headers={"Authorization": f"token {TOKEN}"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310
                 text = answer.read()
                 return json.loads(text) if text else {}
         except urllib.error.HTTPError:
@@ -161,14 +161,14 @@ class RealHub:
     @staticmethod
     def answers(url: str) -> bool:
         try:
-            urllib.request.urlopen(url, timeout=10)  # noqa: S310
+            urllib.request.urlopen(url, timeout=60)  # noqa: S310
         except urllib.error.HTTPError as error:
             return error.code == 403
         except OSError:
             return False
         return True
 
-    def wait(self, met: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    def wait(self, met: Callable[[], bool], what: str, seconds: float = 180) -> None:
         deadline = time.monotonic() + seconds
         while not met():
             if time.monotonic() > deadline:
@@ -180,7 +180,7 @@ class RealHub:
         proxy_group = int(proxy.read_text()) if proxy.exists() else None
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
         if proxy_group:
