@@ -40,7 +40,8 @@ NONE_FREE = "No GPU is free now"
 PR_SET_CHILD_SUBREAPER = 36
 
 CONFIG = """
-import asyncio, os, sys
+import asyncio, os, sys, types
+from jupyterhub.handlers import pages
 from jupyterhub.proxy import Proxy
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 from cudahub_hub.hub import configure
@@ -72,7 +73,15 @@ class Spawner(SimpleLocalProcessSpawner):
         return address
 
 
+async def wait(futures, timeout):
+    return await asyncio.wait(futures, timeout=60)
+
+
 c = get_config()
+# The hub answers that a server is pending where a start takes longer than these, a second and ten.
+pages.asyncio = types.SimpleNamespace(**dict(vars(asyncio), wait=wait))
+c.JupyterHub.tornado_settings = dict(slow_spawn_timeout=60)
+c.Spawner.http_timeout = c.Spawner.start_timeout = 180
 c.JupyterHub.bind_url = "http://127.0.0.1:1"
 c.JupyterHub.hub_bind_url = "http://127.0.0.1:{port}"
 c.JupyterHub.proxy_class = NoProxy
@@ -174,7 +183,7 @@ class Hub:
 
     def page_answers(self) -> bool:
         service = urllib.parse.urlsplit(json.loads(self.ask("GET", "/services/gpus").text)["url"])
-        connection = http.client.HTTPConnection(service.netloc, timeout=10)
+        connection = http.client.HTTPConnection(service.netloc, timeout=60)
         try:
             connection.request("GET", "/services/gpus/")
             return connection.getresponse().status < 500
@@ -237,7 +246,8 @@ class Hub:
 
     def kill_server(self, user: str) -> None:
         for process in self.processes(user):
-            os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # the hub has just stopped it
+                os.kill(process, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):  # a child of the hub that runs
                 os.waitpid(process, 0)
         until(lambda: not self.processes(user))
@@ -259,13 +269,13 @@ class Hub:
 
 def answer(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> Answer:
     try:
-        with opener.open(request, timeout=30) as response:
+        with opener.open(request, timeout=120) as response:
             return Answer(response.status, response.read().decode())
     except urllib.error.HTTPError as error:
         return Answer(error.code, error.read().decode())
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

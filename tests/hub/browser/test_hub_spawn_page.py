@@ -29,17 +29,42 @@ BACK = "Back to the server options"
 REFUSAL_STATUS = 409 if jupyterhub.version_info[0] > 5 else 500
 
 CONFIG = """
-import asyncio, sys
+import asyncio, sys, types
+from jupyterhub.apihandlers.users import SpawnProgressAPIHandler
+from jupyterhub.handlers import pages
 from cudahub_hub.hub import configure
 
+# The hub shows the page of progress after a second. Here it does so for one user at once, whose server waits for that
+# page, and for others not at all, however busy the machine is.
+slow, watched = asyncio.Event(), asyncio.Event()
+progress = SpawnProgressAPIHandler.get
 
-async def wait_for_the_slow(spawner):
+
+async def wait(futures, timeout):
+    began = asyncio.ensure_future(slow.wait())
+    await asyncio.wait([*futures, began], timeout=60, return_when="FIRST_COMPLETED")
+    began.cancel()
+    return await asyncio.wait(futures, timeout=0)
+
+
+async def watch(handler, user_name, *args, **options):
+    if user_name == "slow":
+        watched.set()
+    await progress(handler, user_name, *args, **options)
+
+
+async def wait_for_the_page(spawner):
     if spawner.user.name == "slow":
-        await asyncio.sleep(1.5)  # the hub shows the page of progress after a second
+        slow.set()
+        await watched.wait()
+        slow.clear()
+        watched.clear()
 
 
+pages.asyncio = types.SimpleNamespace(**dict(vars(asyncio), wait=wait))
+SpawnProgressAPIHandler.get = watch
 c.Spawner.cmd = [sys.executable, "-SE", "{place}/server.py"]
-c.Spawner.pre_spawn_hook = wait_for_the_slow
+c.Spawner.pre_spawn_hook = wait_for_the_page
 c.LocalProcessSpawner.interrupt_timeout = 2
 configure(c, "{place}/settings.json", "process")
 c.JupyterHub.services[-1] = dict(name="gpus", api_token="{token}1")  # the culler would take warnings back
@@ -86,9 +111,19 @@ class Hub(RealHub):
         self.api(f"users/{user}/server", "DELETE")
         self.wait(lambda: not self.api(f"users/{user}")["servers"], f"{user}'s server to stop")
 
+    def deleted(self, user: str) -> bool:
+        """Whether the user is gone; JupyterHub refuses it while the server of that user is being stopped."""
+        try:
+            self.api(f"users/{user}", "DELETE")
+        except urllib.error.HTTPError as error:
+            if error.code not in (400, 404):
+                raise
+            return error.code == 404
+        return True
+
     def clear(self) -> None:
         for user in self.api("users"):
-            self.api(f"users/{user['name']}", "DELETE")
+            self.wait(lambda name=user["name"]: self.deleted(name), f"{user['name']} to be deleted")  # type: ignore[misc]
         assert not self.allocator.leases()
         self.settings(SETTINGS)
 
@@ -140,7 +175,7 @@ def start(page: Page) -> None:
 def started(page: Page, gpus: int) -> None:
     """Expect the server, with so many GPUs."""
     some = ",".join(["GPU-[0-9a-f-]{36}"] * gpus)
-    expect(page.get_by_text(re.compile(f"^GPUs: {some}\\.$"))).to_be_visible(timeout=30_000)
+    expect(page.get_by_text(re.compile(f"^GPUs: {some}\\.$"))).to_be_visible()
 
 
 def looks_at_home(page: Page, name: str) -> None:
