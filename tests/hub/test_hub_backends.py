@@ -23,7 +23,7 @@ from cudahub_hub.inventory import Inventory, Unit
 from cudahub_hub.settings import ConfigurationError
 from docker_engine import Engine
 from dockerspawner import DockerSpawner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 if t.TYPE_CHECKING:
@@ -81,6 +81,7 @@ ActiveState=active
 names = st.text(min_size=1, max_size=12) | st.text("-_x2d.", min_size=1, max_size=8)
 
 
+@settings(deadline=None)
 @given(user=names, name=names | st.just(""))
 def test_marks_say_whose_they_are(user: str, name: str) -> None:
     mark = backends.mark_of(Server(user, name))
@@ -88,6 +89,7 @@ def test_marks_say_whose_they_are(user: str, name: str) -> None:
     assert backends.server_of(mark) == Server(user, name)
 
 
+@settings(deadline=None)
 @given(one=st.tuples(names, names | st.just("")), other=st.tuples(names, names | st.just("")))
 def test_unit_names_never_meet(one: tuple[str, str], other: tuple[str, str]) -> None:
     first, second = ("--".join(filter(None, map(backends.escaped, server))) for server in (one, other))
@@ -235,14 +237,14 @@ def lease(user: str, token: str, since: float = 0.0) -> Lease:
 def test_processes_that_outlive_their_server_hold_its_gpu() -> None:
     script = (
         "import subprocess; nothing = dict.fromkeys(['stdout', 'stderr'], subprocess.DEVNULL); "
-        "print(subprocess.Popen(['sleep', '60'], **nothing).pid)"
+        "print(subprocess.Popen(['sleep', '600'], **nothing).pid)"
     )
     environment = {**os.environ, "CUDAHUB_LEASE": "token-of-this-test"}
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=environment)
     leases = (lease("holder", "token-of-this-test", time.time()), lease("other", "another"))
 
     def until_seen(gpus: tuple[str, ...] | None) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (seen := backends.ProcessBackend().observe(leases, INVENTORY)).alive.get(Server("holder")) != gpus:
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -417,7 +417,7 @@ def test_the_simulated_driver_loses_a_gpu_while_the_collector_runs(host: Host, t
     )
 
     def wait_for(*states: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         found: list[str] = []
         while time.monotonic() < deadline:
             usage = read_usage(tmp_path / "usage.json", time.time())
@@ -437,14 +437,14 @@ def test_the_simulated_driver_loses_a_gpu_while_the_collector_runs(host: Host, t
         wait_for("ok", "ok", "ok", "ok")
         host.fault("lost", gpu=1)
         host.fault("mismatch")
-        said = running.communicate(timeout=20)[1]
+        said = running.communicate(timeout=120)[1]
         assert running.returncode == 1
         assert "must be started again" in said
         assert said.count("does not answer any more") == 2
     finally:
         if running.poll() is None:
             running.send_signal(signal.SIGTERM)
-            running.communicate(timeout=20)
+            running.communicate(timeout=60)
 
 
 def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

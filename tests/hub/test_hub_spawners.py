@@ -178,7 +178,7 @@ def test_what_happens_while_the_database_is_locked_is_noted_later(
             await spawner.run_post_stop_hook()
         assert host.leases() == {Server("anna"): (("GPU-0",), "starting")}
         database.execute("ROLLBACK")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while host.leases() != after:
                 await asyncio.sleep(0.05)
 
@@ -252,19 +252,30 @@ def test_a_refusal_leads_back_to_the_form(host: Host, name: str, path: str) -> N
     )
 
 
-def test_many_refusals_ask_the_host_once(host: Host) -> None:
+def test_many_refusals_ask_the_host_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     holder = host.spawner(Plain, "anna")
     holder.user_options = {"gpus": 2}
     others = [host.spawner(Plain, f"user{number}") for number in range(8)]
+    sharing = holder.gpu_sharing
+    reconcile_after = sharing._reconcile_after
+    waiting: list[float] = []
+
+    def noted(moment: float) -> None:
+        waiting.append(moment)
+        reconcile_after(moment)
+
+    monkeypatch.setattr(sharing, "_reconcile_after", noted)
 
     async def life() -> None:
         await holder.run_pre_spawn_hook()
         await holder.start()
         host.backend.alive[Server("anna")] = holder.gpu_uuids
         host.backend.asked = 0
-        with holder.gpu_sharing._lock:
+        with sharing._lock:
             tries = asyncio.gather(*(other.run_pre_spawn_hook() for other in others), return_exceptions=True)
-            await asyncio.sleep(1)  # all of them were refused once and wait
+            async with asyncio.timeout(60):
+                while len(waiting) < len(others):  # until all of them were refused once
+                    await asyncio.sleep(0.01)
         assert all(isinstance(one, web.HTTPError) for one in await tries)
 
     asyncio.run(life())
