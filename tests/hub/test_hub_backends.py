@@ -255,6 +255,35 @@ def test_processes_that_outlive_their_server_hold_its_gpu() -> None:
     until_seen(None)
 
 
+def test_a_process_that_becomes_another_program_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel shows no environment of it in that moment."""
+    monkeypatch.setattr(backends, "_EXEC_S", 60.0)
+    again = 'exec /bin/sh -c "$0" "$0"'
+    environment = {**os.environ, "CUDAHUB_LEASE": "token"}
+    with subprocess.Popen(["/bin/sh", "-c", again, again], env=environment) as running:
+        try:
+            (tmp_path / str(running.pid)).symlink_to(f"/proc/{running.pid}")
+            backend = backends.ProcessBackend(tmp_path)
+            seen = [backend.observe((lease("holder", "token"),), INVENTORY) for _unused in range(2000)]
+        finally:
+            running.kill()
+    assert [one for one in seen if one != Observation(alive={Server("holder"): ("GPU-0",)})] == []
+
+
+def test_a_process_that_stays_on_its_way_may_be_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_is: Callable[[int], None]
+) -> None:
+    monkeypatch.setattr(backends, "_EXEC_S", 0.01)
+    (tmp_path / "stat").write_text("btime 1000\n")
+    for pid, end_of_environment in ((7, 0), (8, 4711)):
+        place = process(tmp_path, pid, 1001 if pid == 7 else 1002)
+        (place / "exe").symlink_to("/usr/bin/python3")
+        (place / "stat").write_text(f"{pid} (x) D {' '.join(['0'] * 47)} {end_of_environment} 0")
+    hub_is(0)
+    seen = backends.ProcessBackend(tmp_path).observe((lease("anna", "1"), lease("ben", "2")), INVENTORY)
+    assert (seen.alive, seen.unknown) == ({}, {Server("anna")})
+
+
 ACCOUNTS = {"anna": 1001, "ben": 1002}
 
 

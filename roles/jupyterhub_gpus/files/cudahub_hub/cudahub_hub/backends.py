@@ -12,6 +12,7 @@ import os
 import pwd
 import re
 import subprocess
+import time
 import typing as t
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ LEASE_VARIABLE = "CUDAHUB_LEASE"
 TIMEOUT_S = 30
 
 _CLOCK_SLACK_S = 2
+_EXEC_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -272,7 +274,7 @@ class ProcessBackend:
                     environment = _environment(process)
                 except (FileNotFoundError, ProcessLookupError):
                     continue
-                except PermissionError:
+                except (PermissionError, TimeoutError):
                     unknown |= self._perhaps(process, holders.values())
                     continue
                 token = environment.get(LEASE_VARIABLE)
@@ -318,8 +320,28 @@ class ProcessBackend:
 
 
 def _environment(process: Path) -> dict[str, str]:
-    text = (process / "environ").read_bytes().decode(errors="replace")
-    return {name: value for name, _unused, value in (entry.partition("=") for entry in text.split("\0"))}
+    """The environment of a process, which the kernel does not show while it becomes another program."""
+    deadline = time.monotonic() + _EXEC_S
+    text = (process / "environ").read_bytes()
+    while not text:
+        place = _place_of_environment(process)
+        text = (process / "environ").read_bytes()
+        if place is None or (int(place) and place == _place_of_environment(process)):
+            break
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.001)
+    entries = text.decode(errors="replace").split("\0")
+    return {name: value for name, _unused, value in (entry.partition("=") for entry in entries)}
+
+
+def _place_of_environment(process: Path) -> str | None:
+    """Where in its memory a process's environment ends, 0 until it has one; None: it runs no program (any more)."""
+    try:
+        (process / "exe").readlink()
+        return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[48]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def _real_uid(process: Path) -> int:
