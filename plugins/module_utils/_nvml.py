@@ -269,8 +269,9 @@ class Child:
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN | select.POLLHUP)
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
+            # What is there already counts, however late it is asked for.
+            left = max(0.0, deadline - time.monotonic())
+            if not poll.poll(left * 1000):
                 return bytes(received), False
             chunk = os.read(self._pipe, 1 << 16)
             if not chunk:

@@ -23,19 +23,21 @@ from ansible_collections.cudahub.gpu.tests.unit.plugins.fake_nvml import FakeNvm
 
 
 class Hanging(FakeNvml):
-    """Never returns from a function, for one device."""
+    """Never returns from a function, for one device, and says so by a file."""
 
-    def __init__(self, nvml: FakeNvml, function: str, device: int | None) -> None:
+    def __init__(self, nvml: FakeNvml, function: str, device: int | None, hangs: Path) -> None:
         super().__init__(nvml.devices, nvml.system)
         self.where = (function, device)
+        self.hangs = hangs
 
     def call(self, function: str, *args: t.Any) -> t.Any:
         if (function, args[0] if args else None) == self.where:
-            time.sleep(60)
+            self.hangs.touch()
+            time.sleep(600)
         return super().call(function, *args)
 
 
-def child_report(load: t.Callable[[], _nvml.Nvml], timeout: float = 20) -> tuple[_nvml.Report, int]:
+def child_report(load: t.Callable[[], _nvml.Nvml], timeout: float = 120) -> tuple[_nvml.Report, int]:
     child = _nvml.Child(load)
     return child.report(timeout), child._pid
 
@@ -136,16 +138,27 @@ def test_binding_is_missing() -> None:
         ("nvmlDeviceGetMemoryInfo", 2, 2, "while GPU 2 of 4 was read"),
     ],
 )
-def test_hanging_call_is_ended(function: str, device: int | None, devices_read: int, sentence: str) -> None:
-    start = time.monotonic()
-    result, pid = child_report(lambda: Hanging(recorded("h200x4"), function, device), timeout=0.4)
-    assert time.monotonic() - start < 10
+def test_hanging_call_is_ended(
+    tmp_path: Path, function: str, device: int | None, devices_read: int, sentence: str
+) -> None:
+    hangs = tmp_path / "hangs"
+    child = _nvml.Child(lambda: Hanging(recorded("h200x4"), function, device, hangs))
+    while not hangs.exists():
+        time.sleep(0.01)
+    result, pid = child.report(0.4), child._pid
     assert len(result.devices) == devices_read
     assert result.failure is not None
     assert result.failure.startswith("NVML did not answer within 0.4 s, ")
     assert sentence in result.failure
     assert not result.finished
     assert_gone(pid)
+
+
+def test_an_answer_that_is_asked_for_late_counts() -> None:
+    child = _nvml.Child(lambda: recorded("h200x4"))
+    os.waitid(os.P_PID, child._pid, os.WEXITED | os.WNOWAIT)
+    result = child.report(0)
+    assert (result.failure, result.finished, len(result.devices)) == (None, True, 4)
 
 
 def test_crash_of_the_library() -> None:
