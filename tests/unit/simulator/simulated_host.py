@@ -97,13 +97,13 @@ class Host:
         """Switch all faults off."""
         self.ask("fault", "clear")
 
-    def client(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def client(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a real client of NVML against the simulated driver."""
         return subprocess.run(
             arguments, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False
         )
 
-    def python(self, code: str, timeout: float = 60) -> Any:
+    def python(self, code: str, timeout: float = 120) -> Any:
         """Run Python with nvidia-ml-py as ``n``; return what the code puts into ``result``."""
         program = f"import ctypes, json, sys, pynvml as n\n{code}\nprint(json.dumps(result))"
         done = self.client(sys.executable, "-c", program, timeout=timeout)

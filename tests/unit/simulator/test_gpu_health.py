@@ -43,7 +43,7 @@ class Node:
             env={**self.host.environment, "PATH": path, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

@@ -55,7 +55,7 @@ def test_a_signal_ends_it(checkout: Path) -> None:
         assert running.poll() is None
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
-    said, _nothing = running.communicate(timeout=30)
+    said, _nothing = running.communicate(timeout=120)
     assert running.returncode == 143
     assert "Stopping the tests." in said
     assert "Done with status 143." in said
@@ -64,13 +64,13 @@ def test_a_signal_ends_it(checkout: Path) -> None:
 def test_make_has_no_child_but_its_own(checkout: Path) -> None:
     """After a signal it waits for all of them, and one that waits for make would never end."""
     running = start(checkout, "@for pid in $$(cat /proc/$$PPID/task/*/children); do cat /proc/$$pid/comm; done")
-    said, _nothing = running.communicate(timeout=30)
+    said, _nothing = running.communicate(timeout=120)
     assert said.splitlines()[:-1] == ["sh"]
 
 
 def test_a_failed_session_is_named_at_the_end(checkout: Path) -> None:
     log = ["== x unit: pytest ==".replace("x", "✗"), "E   assert 1 == 2"]
     running = start(checkout, *(f"@echo '{line}'" for line in log), "@exit 1")
-    said, _nothing = running.communicate(timeout=30)
+    said, _nothing = running.communicate(timeout=120)
     assert running.returncode == 2
     assert said.splitlines()[-3:-1] == ["unit failed:", "  E   assert 1 == 2"]

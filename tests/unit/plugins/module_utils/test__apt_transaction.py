@@ -297,7 +297,7 @@ def _hold(path: str, ready: t.Any, done: t.Any) -> None:
     with Path(path).open("r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         ready.set()
-        done.wait(20)
+        done.wait(120)
 
 
 def test_the_holder_of_a_real_lock(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_the_holder_of_a_real_lock(tmp_path: Path) -> None:
     process = context.Process(target=_hold, args=(str(path), ready, done))
     process.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(120)
         holder = HostLocks().holder(str(path))
         assert holder is not None
         assert holder.pid == process.pid

@@ -161,12 +161,12 @@ from ansible_collections.cudahub.gpu.plugins.module_utils._conda_host import Mac
 from ansible_collections.cudahub.gpu.plugins.module_utils._conda_tool import Settings
 with Machine(Settings, None, "/x", [], print, lock_timeout=0, check=False) as host:
     host.hold(sys.argv[1])
-    host._run(["sh", "-c", f"echo $$ > {sys.argv[2]}.new; mv {sys.argv[2]}.new {sys.argv[2]}; exec sleep 60"], {})
+    host._run(["sh", "-c", f"echo $$ > {sys.argv[2]}.new; mv {sys.argv[2]}.new {sys.argv[2]}; exec sleep 600"], {})
 """
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -198,7 +198,7 @@ def test_a_tool_whose_run_was_killed_keeps_others_away(bed: Bed, monkeypatch: py
             f"Another run that changes conda environments, process {run.pid}, was not done within 0 s"
         )
         monkeypatch.setattr(_run_lock, "POLL", 0.01)
-        with Machine(Settings, None, "/x", [], say, lock_timeout=30, check=False) as host:
+        with Machine(Settings, None, "/x", [], say, lock_timeout=120, check=False) as host:
             host.hold(prefix)
             assert ended
         assert bed.said == [f"Waiting for another run that changes conda environments, process {run.pid}"]
