@@ -10,8 +10,10 @@ import inspect
 import json
 import os
 import sys
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from ansible_collections.cudahub.gpu.plugins.module_utils import (
     _verify,
@@ -25,7 +27,7 @@ from ansible_collections.cudahub.gpu.plugins.module_utils import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 STANDIN = Path(__file__).parents[2] / "standin"
 MARKER = "@mark@"
@@ -106,7 +108,7 @@ def outcome(marked: str | None = None, **more: Any) -> _verify_workers.Outcome:
 def run_standin(
     troubles: dict[str, str],
     *gpus: dict[str, Any],
-    timeout: float = 20,
+    timeout: float = 120,
     python: str = sys.executable,
     cudf: bool = False,
     libraries: Path = STANDIN,
@@ -116,6 +118,18 @@ def run_standin(
     request = _verify.Request(python=python, timeout=timeout, cudf=cudf)
     payload = inspect.getsource(_verify_payload)
     return _verify.verify(facts(*gpus), request, payload, MARKER, environ, _verify_workers.run, FakeNodes())
+
+
+@contextmanager
+def limits_of_hanging(folder: Path) -> Iterator[None]:
+    """Let no time limit end a worker but one that says by a file in this folder that it hangs, and that at once."""
+    is_over = _verify_workers._Running.is_over
+
+    def hangs(running: _verify_workers._Running, _timeout: float) -> bool:
+        return is_over(running, 0 if (folder / str(running.process.pid)).exists() else 600)
+
+    with mock.patch.object(_verify_workers._Running, "is_over", hangs):
+        yield
 
 
 class FakeOwners:
@@ -128,13 +142,17 @@ def run_deep(
     *gpus: dict[str, Any],
     nvml: dict[str, dict[str, Any]] | None = None,
     state: Path | None = None,
-    timeout: float = 30,
+    hung: Path | None = None,
+    timeout: float = 120,
     environ: dict[str, str] | None = None,
     request: dict[str, Any] | None = None,
     sleep: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Prove GPUs in depth and for real, with the stand-ins for CuPy and NVML."""
+    """Prove GPUs in depth and for real, with the stand-ins for CuPy and NVML.
+
+    Where a folder is given in which a worker can say that it is `hung`, the time limit is that worker's only.
+    """
     addresses = {one["uuid"]: one["pci_bus_id"] for one in gpus}
     environment = {
         **os.environ,
@@ -144,6 +162,7 @@ def run_deep(
         "CUPY_STANDIN_MEMORY": "12",
         "NVML_STANDIN": json.dumps(nvml or {}),
         **({"NVML_STANDIN_STATE": str(state)} if state else {}),
+        **({"STANDIN_HUNG": str(hung)} if hung else {}),
         **(environ or {}),
     }
     found = facts(*gpus)
@@ -157,4 +176,5 @@ def run_deep(
     level = "thorough" if deep.thorough else "standard"
     asked = _verify.Request(**{"python": sys.executable, "timeout": timeout, "level": level, **(request or {})})
     nodes = FakeNodes()
-    return _verify.verify(found, asked, payload, MARKER, environment, _verify_workers.run, nodes, prover)
+    with limits_of_hanging(hung) if hung else nullcontext():
+        return _verify.verify(found, asked, payload, MARKER, environment, _verify_workers.run, nodes, prover)

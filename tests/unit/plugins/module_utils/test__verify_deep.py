@@ -238,11 +238,10 @@ def test_gpus_that_one_process_does_not_see_together_are_proven_one_by_one() -> 
     assert "CUDA shows 1 of 2 GPUs here" in between(result)["visible_gpus"]["message"]
 
 
-def test_a_worker_that_hangs_between_gpus_is_killed() -> None:
-    result = run_deep({"GPU-0": "hang_between"}, at(0), at(1), timeout=5)
+def test_a_worker_that_hangs_between_gpus_is_killed(tmp_path: Path) -> None:
+    result = run_deep({"GPU-0": "hang_between"}, at(0), at(1), hung=tmp_path, timeout=5)
     assert result["failure"]["kind"] == "timeout"
     assert "GPU group GPU-0, GPU-1 gave no answer within 5 s, in step 'peer_to_peer'" in _verify.summary(result)
-    assert result["seconds"] < 30
 
 
 @pytest.mark.parametrize(
@@ -252,13 +251,14 @@ def test_a_worker_that_hangs_between_gpus_is_killed() -> None:
         ("killed_gemm", "crashed", "was ended by SIGKILL in step 'gemm_fp64'"),
     ],
 )
-def test_a_worker_that_hangs_or_is_killed_does_not_stop_the_others(trouble: str, kind: str, words: str) -> None:
-    result = run_deep({"GPU-1": trouble}, at(0), at(1), timeout=6)
+def test_a_worker_that_hangs_or_is_killed_does_not_stop_the_others(
+    tmp_path: Path, trouble: str, kind: str, words: str
+) -> None:
+    result = run_deep({"GPU-1": trouble}, at(0), at(1), hung=tmp_path, timeout=6)
     assert [one["verdict"] for one in result["gpus"]] == ["passed", "failed"]
     assert result["failure"]["kind"] == kind
     assert words in result["failure"]["message"]
     assert [check["name"] for check in result["gpus"][1]["checks"]] == [*QUICK, "memory_pattern", "error_counters"]
-    assert result["seconds"] < 30
 
 
 def test_a_gpu_that_failed_is_left_out_of_what_follows() -> None:
@@ -412,8 +412,8 @@ def test_a_command_prefix() -> None:
     assert result["verified"] is True, _verify.summary(result)
 
 
-def test_nvml_that_hangs_is_left_and_the_gpus_are_proven() -> None:
-    result = run_deep({}, at(0), nvml={"*": {"hangs": 1}}, timeout=4)
+def test_nvml_that_hangs_is_left_and_the_gpus_are_proven(tmp_path: Path) -> None:
+    result = run_deep({}, at(0), nvml={"*": {"hangs": 1}}, hung=tmp_path)
     assert result["verified"] is True, _verify.summary(result)
     assert checks_of(result)["copy_device"]["share"] is None
     assert "error_counters" not in checks_of(result)
