@@ -10,8 +10,10 @@ import json
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,24 +60,40 @@ def test_a_killed_run_is_made_good_by_the_next_one(module: Module, tmp_path: Pat
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".env")]
 
 
+def held_up(folder: Path) -> str:
+    """Return a tool that has begun with the installation when there is a file `begun`, and goes on with a file `go`."""
+    return wrapped(folder, f"touch {folder}/begun; while [ ! -e {folder}/go ]; do sleep 0.1; done")
+
+
+def wait_for(met: Callable[[], bool], run: subprocess.Popen[str]) -> None:
+    """Wait for something, for which a run has to go on."""
+    while not met():
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.05)
+
+
 def test_runs_at_the_same_time(module: Module, tmp_path: Path) -> None:
-    runs = [
-        module.start(prefix=str(tmp_path / name), packages=[numpy, "python=3.12"])
-        for name, numpy in (("a", "numpy=2.0"), ("a", "numpy=2.0"), ("b", "numpy=1.26"))
-    ]
+    log = tmp_path / "log"
+    waits = "Waiting for another run that changes conda environments"
+    tool = held_up(tmp_path)
+    runs = [module.start(prefix=str(tmp_path / "a"), packages=["numpy=2.0", "python=3.12"], executable=tool)]
+    wait_for((tmp_path / "begun").exists, runs[0])
+    for name, numpy in (("a", "numpy=2.0"), ("b", "numpy=1.26")):
+        runs.append(module.start(prefix=str(tmp_path / name), packages=[numpy, "python=3.12"]))
+    wait_for(lambda: waits in log.read_text(), runs[1])
+    (tmp_path / "go").touch()
     results = [module.end(run) for run in runs]
     assert [result.get("msg") for result in results] == [None] * 3
     assert sorted(result["changed"] for result in results) == [False, True, True]
     assert (versions(tmp_path / "a")["numpy"], versions(tmp_path / "b")["numpy"]) == ("2.0.1", "1.26.4")
-    assert "Waiting for another run that changes conda environments" in (tmp_path / "log").read_text()
+    assert waits in log.read_text()
 
 
 def test_a_run_that_has_to_wait_too_long(module: Module, tmp_path: Path) -> None:
-    tool = wrapped(tmp_path, f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done")
+    tool = held_up(tmp_path)
     options = {"prefix": str(tmp_path / "env"), "packages": ["cuda-version=12.9"]}
     first = module.start(**options, executable=tool)
-    while not (tmp_path / "begun").exists():
-        time.sleep(0.05)
+    wait_for((tmp_path / "begun").exists, first)
     kind, message = module.refused(**options, lock_timeout=0)
     assert (kind, f"process {first.pid}" in message) == ("lock", True)
     (tmp_path / "go").touch()

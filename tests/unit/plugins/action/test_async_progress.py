@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,15 +23,19 @@ Play = Callable[..., subprocess.CompletedProcess[str]]
 
 MODULE = """\
 #!/usr/bin/python
-import time
+import os, time
 from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(
-    argument_spec={"log": {}, "seconds": {"type": "float", "default": 0}, "fail": {"type": "bool"}, "warn": {}},
+    argument_spec={
+        "log": {}, "until": {}, "seconds": {"type": "float", "default": 0}, "fail": {"type": "bool"}, "warn": {}
+    },
     supports_check_mode=True,
 )
 if module.params["log"]:
     with open(module.params["log"], "w") as log:
         log.write("Unpacking\\nBuilding module for the kernel\\n")
+while module.params["until"] and not os.path.exists(module.params["until"]):
+    time.sleep(0.1)
 time.sleep(module.params["seconds"])
 if module.params["warn"]:
     module.warn(module.params["warn"])
@@ -43,8 +48,11 @@ module.exit_json(changed=True, msg="It is built.", diff={"before": "old\\n", "af
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
     """Return a function that starts the stand-in, waits for it and shows what the task returned."""
-    library = tmp_path / "library"
+    library, programs = tmp_path / "library", tmp_path / "bin"
     library.mkdir()
+    programs.mkdir()
+    (programs / "tail").write_text(f'#!/bin/sh\ntouch {tmp_path}/told\nexec /usr/bin/tail "$@"\n', encoding="utf-8")
+    (programs / "tail").chmod(0o755)
     (library / "stand_in.py").write_text(MODULE, encoding="utf-8")
 
     def run(
@@ -72,13 +80,15 @@ def play(tmp_path: Path) -> Play:
         ]
         playbook = [{"name": "Test", "hosts": "four", "gather_facts": False, "tasks": tasks}]
         inventory = {"all": {"hosts": {"four": {**LOCAL, "ansible_async_dir": str(tmp_path / "async")}}}}
-        return run_playbook(tmp_path, inventory, playbook, *arguments, ANSIBLE_LIBRARY=str(library), COLUMNS="200")
+        environment = {"ANSIBLE_LIBRARY": str(library), "COLUMNS": "200", "PATH": f"{programs}:{os.environ['PATH']}"}
+        return run_playbook(tmp_path, inventory, playbook, *arguments, **environment)
 
     return run
 
 
 def test_job_is_shown_and_its_result_returned(play: Play, tmp_path: Path) -> None:
-    done = play({"seconds": 2.5, "warn": "Look at it."}, {"every": 0.5}, "--diff")
+    job = {"until": str(tmp_path / "told"), "warn": "Look at it."}
+    done = play(job, {"every": 0.5}, "--diff")
     assert done.returncode == 0, done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("[four] driver: ")]
     assert lines
@@ -100,7 +110,7 @@ def test_failure_of_the_job_is_the_tasks(play: Play) -> None:
 
 
 def test_job_that_takes_too_long_is_said_and_goes_on(play: Play) -> None:
-    done = play({"seconds": 5}, {"timeout": 1})
+    done = play({"seconds": 30}, {"timeout": 1})
     assert done.returncode == 2, done.stdout
     assert "driver is not done after 1 s and goes on in the background; its log " in done.stdout
     assert "says last: Building module for the kernel" in done.stdout

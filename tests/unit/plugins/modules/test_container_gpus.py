@@ -21,7 +21,7 @@ from ansible_collections.cudahub.gpu.plugins.modules import container_gpus
 GPU = "GPU-a"
 FOUND = {"nodes": {"nvidia0": "ENXIO"}, "gpus": [GPU], "migs": [], "kind": None, "reason": None}
 # Stands for podman: notes what it is asked for, and its containers do what the test says.
-PODMAN = """#!{python}
+PODMAN = """#!{python} -IS
 import sys, time
 with open({log!r}, "a") as log:
     print(*sys.argv[1:3], file=log)
@@ -70,7 +70,7 @@ def test_a_failure_names_gpu_and_kind_and_leaves_nothing(run: Run, tmp_path: Pat
 
 
 def test_a_container_that_hangs_is_removed(run: Run, tmp_path: Path) -> None:
-    rc, result = run("time.sleep(60)", timeout=0.5)
+    rc, result = run("time.sleep(600)", timeout=2)
     assert (rc, result["proofs"][0]["kind"]) == (1, "timeout")
     assert asked(tmp_path) == ["import", "run", "rm", "rmi"]
 
@@ -103,7 +103,7 @@ def test_a_host_without_the_engine(run: Run) -> None:
 def test_an_engine_that_hangs_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container_gpus, "LONGEST_IMPORT", 0.5)
     # Removing the container is what hangs.
-    monkeypatch.setattr(f"{__name__}.PODMAN", PODMAN + 'if sys.argv[1] == "rm":\n    time.sleep(60)\n')
+    monkeypatch.setattr(f"{__name__}.PODMAN", PODMAN + 'if sys.argv[1] == "rm":\n    time.sleep(600)\n')
     rc, result = run(f"print({_container_gpus.MARK + json.dumps(FOUND)!r})", image="python")
     assert rc == 1
     assert result["msg"].endswith("GPU-a (engine): rm was not done after 0.5 s")
