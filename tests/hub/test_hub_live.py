@@ -15,7 +15,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 import pytest
 from cudahub_hub.allocator import Allocator, Lease, Server
 from cudahub_hub.hub_client import HubClient, HubError
+from hub_ports import free_ports
 
 if t.TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,9 +149,7 @@ class Hub:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         units = [
             {"uuid": gpu, "kind": "gpu", "gpu": gpu, "index": str(index), "nodes": [f"/dev/nvidia{index}"]}
             for index, gpu in enumerate(GPUS)

@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from cudahub_hub.allocator import Allocator
+from hub_ports import free_ports
 from playwright.sync_api import Page
 
 TOKEN = "1" * 32
@@ -76,14 +76,6 @@ def chromium() -> str:
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     assert found, "There is no Chromium: install one, or name it in CHROMIUM."
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for dummy in range(count)]
-    ports = [place.getsockname()[1] for place in sockets]
-    for place in sockets:
-        place.close()
-    return ports
 
 
 class RealHub:
