@@ -216,8 +216,17 @@ class Hub:
         return self.ask("POST", f"/users/{user}/server", options)
 
     def stop(self, user: str) -> None:
-        self.ask("DELETE", f"/users/{user}/server")
-        until(lambda: not self.active(user))
+        processes = self.processes(user)
+
+        def ended() -> bool:
+            for process in processes:
+                with contextlib.suppress(ChildProcessError):  # a child of the hub that runs
+                    os.waitpid(process, os.WNOHANG)
+            return asked.done() and not self.active(user)
+
+        with ThreadPoolExecutor(1) as threads:
+            asked = threads.submit(self.ask, "DELETE", f"/users/{user}/server")
+            until(ended)
 
     def deleted(self, user: str) -> bool:
         """Whether the user is gone; JupyterHub refuses it while the server of that user is being stopped."""
