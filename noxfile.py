@@ -260,7 +260,7 @@ def hub(version: str) -> Callable[[nox.Session], None]:
         requirements = ROOT / f"tests/requirements/hub-{version}.txt"
         session.run(str(ROOT / "tests/tools/venv"), str(folder), str(requirements), *HUBS[version], external=True)
         bin_folder, package = folder / "bin", COLLECTION / "roles/jupyterhub_gpus/files/cudahub_hub"
-        config, cache = COLLECTION / "pyproject.toml", CACHE / "mypy-hub"
+        config, cache = COLLECTION / "pyproject.toml", CACHE / f"mypy-hub-{version}"
         command = ("mypy", "--strict", f"--config-file={config}", f"--cache-dir={cache}", "-p", "cudahub_hub")
         run(session, bin_folder / "python", "-m", *command, folder=package, PYTHONPATH="")
         variables = {

@@ -38,7 +38,7 @@ def options(folder: Path, **more: Any) -> Path:
         "conda_prefix": None,
         "gpus": None,
         "known": [],
-        "timeout": 20.0,
+        "timeout": 120.0,
         "cudf": False,
         "simulated": "report",
         "require_gpu": True,
