@@ -42,6 +42,7 @@ PR_SET_CHILD_SUBREAPER = 36
 CONFIG = """
 import asyncio, os, sys, types
 from jupyterhub.handlers import pages
+from jupyterhub.objects import Server
 from jupyterhub.proxy import Proxy
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 from cudahub_hub.hub import configure
@@ -77,7 +78,13 @@ async def wait(futures, timeout):
     return await asyncio.wait(futures, timeout=60)
 
 
+def wait_up(server, timeout=60, **options):
+    return up(server, timeout=max(timeout, 60), **options)
+
+
 c = get_config()
+# JupyterHub 5 ends where a service takes longer than ten seconds to answer.
+up, Server.wait_up = Server.wait_up, wait_up
 # The hub answers that a server is pending where a start takes longer than these, a second and ten.
 pages.asyncio = types.SimpleNamespace(**dict(vars(asyncio), wait=wait))
 c.JupyterHub.tornado_settings = dict(slow_spawn_timeout=60)
