@@ -53,10 +53,18 @@ def defaults(role: Path) -> dict[str, Any]:
     return load(role / "defaults/main.yml") or {}
 
 
+def walked(folder: str) -> Iterator[Path]:
+    """Yield what is below a folder of the collection, but for what ansible-test makes and removes at the same time."""
+    for place, inner, names in os.walk(ROOT / folder):
+        if Path(place) == ROOT / "tests":
+            inner[:] = [name for name in inner if name != "output"]
+        yield from (Path(place, name) for name in (*inner, *names))
+
+
 def files(*folders: str) -> Iterator[Path]:
     """Yield the files in folders of the collection, without caches."""
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*")):
+        for path in sorted(walked(folder)):
             if path.is_file() and not any(
                 part.startswith((".", "__pycache__")) for part in path.relative_to(ROOT).parts
             ):

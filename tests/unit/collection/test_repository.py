@@ -10,7 +10,7 @@ import ast
 import re
 
 import pytest
-from collection_layout import DEPENDENCIES, ROOT, files
+from collection_layout import DEPENDENCIES, ROOT, files, walked
 
 AUTOMATION = [*files("roles", "playbooks", "plugins", "demo", "molecule"), ROOT / "Makefile", ROOT / "noxfile.py"]
 AUTOMATION += [ROOT / ".ci/run"]
@@ -74,7 +74,7 @@ def test_python_files_carry_the_licence() -> None:
 def test_there_are_no_links_and_no_empty_folders() -> None:
     """Galaxy and ansible-test stumble over links; an empty folder is a scaffold's leftover."""
     folders = ("changelogs", "demo", "meta", "molecule", "playbooks", "plugins", "roles", "tests")
-    for path in (inner for folder in folders for inner in (ROOT / folder).rglob("*")):
+    for path in (inner for folder in folders for inner in walked(folder)):
         assert not path.is_symlink(), path
 
 
