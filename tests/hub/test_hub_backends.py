@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -268,6 +269,31 @@ def test_a_process_that_becomes_another_program_is_seen(tmp_path: Path, monkeypa
         finally:
             running.kill()
     assert [one for one in seen if one != Observation(alive={Server("holder"): ("GPU-0",)})] == []
+
+
+def test_a_program_whose_path_is_too_long_to_be_read_hides_nobody() -> None:
+    script = (
+        "import os, shutil, sys, tempfile\n"
+        "os.chdir(folder := tempfile.mkdtemp())\n"
+        "for name in ['d' * 250] * 20:\n"
+        "    os.mkdir(name)\n"
+        "    os.chdir(name)\n"
+        "shutil.copy('/bin/cat', 'cat')\n"
+        "print(folder, flush=True)\n"
+        "os.execve('./cat', ['./cat'], {})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin
+        assert running.stdout
+        folder = running.stdout.readline().strip()
+        try:
+            running.stdin.write(b"it runs\n")
+            running.stdin.flush()
+            assert running.stdout.readline() == b"it runs\n"
+            assert backends.ProcessBackend().observe((), INVENTORY).complete
+        finally:
+            running.kill()
+            shutil.rmtree(folder)
 
 
 def test_a_process_that_stays_on_its_way_may_be_a_server(

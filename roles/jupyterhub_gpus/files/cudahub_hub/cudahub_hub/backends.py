@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -339,6 +340,12 @@ def _place_of_environment(process: Path) -> str | None:
     """Where in its memory a process's environment ends, 0 until it has one; None: it runs no program (any more)."""
     try:
         (process / "exe").readlink()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+    try:
         return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[48]
     except (FileNotFoundError, ProcessLookupError):
         return None
