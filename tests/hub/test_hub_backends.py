@@ -399,7 +399,7 @@ def test_an_unreadable_process_may_be_a_server_that_was_leased_before_it_began(
     (tmp_path / "stat").write_text("cpu 1 2\nbtime 1000\n")
     hidden = process(tmp_path, 7, 1001)
     ticks = 50 * os.sysconf("SC_CLK_TCK")
-    (hidden / "stat").write_text(f"7 (a ) b) S {' '.join(['0'] * 18)} {ticks} 0 0")
+    (hidden / "stat").write_bytes(b"7 (a \xff ) b) " + f"S {' '.join(['0'] * 18)} {ticks} 0 0".encode())
 
     def refuse(place: Path) -> dict[str, str]:
         raise PermissionError(13, "Permission denied", str(place))

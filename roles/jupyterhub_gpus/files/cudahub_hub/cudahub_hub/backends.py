@@ -306,7 +306,7 @@ class ProcessBackend:
             return set()  # it belongs to another user, and a hub that is not root starts no servers of others
         try:
             uid = _real_uid(process)
-            ticks = int((process / "stat").read_text().rpartition(")")[2].split()[19])
+            ticks = int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[19])
         except (FileNotFoundError, ProcessLookupError):
             return set()
         boot = next(
