@@ -296,18 +296,59 @@ def test_a_program_whose_path_is_too_long_to_be_read_hides_nobody() -> None:
             shutil.rmtree(folder)
 
 
-def test_a_process_that_stays_on_its_way_may_be_a_server(
+def stat(start_of_code: int, end_of_environment: int) -> str:
+    return f"7 (x) D {' '.join(['0'] * 22)} {start_of_code} {' '.join(['0'] * 24)} {end_of_environment} 0"
+
+
+def test_a_part_of_an_environment_is_not_taken_for_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_is: Callable[[int], None]
+) -> None:
+    """The kernel shows the first kilobytes of a long one if the process becomes another program then."""
+    place = process(tmp_path, 7, 1001, PADDING="x" * 20_000, CUDAHUB_LEASE="1")
+    whole = (place / "environ").read_bytes()
+    (place / "environ").write_bytes(whole[:8192])
+
+    def place_of_environment(process: Path) -> str:
+        (process / "environ").write_bytes(whole)
+        return "4711"
+
+    monkeypatch.setattr(backends, "_place_of_environment", place_of_environment)
+    hub_is(0)
+    assert backends.ProcessBackend(tmp_path).observe((lease("anna", "1"),), INVENTORY).alive == {
+        Server("anna"): ("GPU-0",)
+    }
+
+
+def test_an_environment_that_its_process_has_written_over_is_taken_as_it_is(
+    tmp_path: Path, hub_is: Callable[[int], None]
+) -> None:
+    place = process(tmp_path, 7, 1001, CUDAHUB_LEASE="1")
+    (place / "environ").write_bytes(b"CUDAHUB_LEASE=1\0no end")
+    (place / "exe").symlink_to("/bin/sh")
+    (place / "stat").write_text(stat(start_of_code=42, end_of_environment=4711))
+    hub_is(0)
+    assert backends.ProcessBackend(tmp_path).observe((lease("anna", "1"),), INVENTORY).alive == {
+        Server("anna"): ("GPU-0",)
+    }
+
+
+@pytest.mark.parametrize(("start_of_code", "end_of_environment", "may_be"), [(0, 0, True), (0, 7, True), (5, 7, False)])
+def test_a_process_that_stays_on_its_way_may_be_a_server(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hub_is: Callable[[int], None],
+    start_of_code: int,
+    end_of_environment: int,
+    may_be: bool,
 ) -> None:
     monkeypatch.setattr(backends, "_EXEC_S", 0.01)
     (tmp_path / "stat").write_text("btime 1000\n")
-    for pid, end_of_environment in ((7, 0), (8, 4711)):
-        place = process(tmp_path, pid, 1001 if pid == 7 else 1002)
-        (place / "exe").symlink_to("/usr/bin/python3")
-        (place / "stat").write_text(f"{pid} (x) D {' '.join(['0'] * 47)} {end_of_environment} 0")
+    place = process(tmp_path, 7, 1001)
+    (place / "exe").symlink_to("/usr/bin/python3")
+    (place / "stat").write_text(stat(start_of_code, end_of_environment))
     hub_is(0)
     seen = backends.ProcessBackend(tmp_path).observe((lease("anna", "1"), lease("ben", "2")), INVENTORY)
-    assert (seen.alive, seen.unknown) == ({}, {Server("anna")})
+    assert (seen.alive, seen.unknown) == ({}, {Server("anna")} if may_be else set())
 
 
 ACCOUNTS = {"anna": 1001, "ben": 1002}

@@ -321,10 +321,10 @@ class ProcessBackend:
 
 
 def _environment(process: Path) -> dict[str, str]:
-    """The environment of a process, which the kernel does not show while it becomes another program."""
+    """The environment of a process, of which the kernel shows nothing or a part while it becomes another program."""
     deadline = time.monotonic() + _EXEC_S
     text = (process / "environ").read_bytes()
-    while not text:
+    while not text.endswith(b"\0"):
         place = _place_of_environment(process)
         text = (process / "environ").read_bytes()
         if place is None or (int(place) and place == _place_of_environment(process)):
@@ -337,7 +337,7 @@ def _environment(process: Path) -> dict[str, str]:
 
 
 def _place_of_environment(process: Path) -> str | None:
-    """Where in its memory a process's environment ends, 0 until it has one; None: it runs no program (any more)."""
+    """Where in its memory a process's environment ends, 0 until all is there; None: it runs no program (any more)."""
     try:
         (process / "exe").readlink()
     except (FileNotFoundError, ProcessLookupError):
@@ -346,9 +346,11 @@ def _place_of_environment(process: Path) -> str | None:
         if error.errno != errno.ENAMETOOLONG:
             raise
     try:
-        return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[48]
+        fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    # While the kernel measures the environment, it ends where it starts; where the code starts is noted afterwards.
+    return fields[48] if int(fields[23]) else "0"
 
 
 def _real_uid(process: Path) -> int:
