@@ -351,6 +351,19 @@ def test_a_process_that_stays_on_its_way_may_be_a_server(
     assert (seen.alive, seen.unknown) == ({}, {Server("anna")} if may_be else set())
 
 
+def test_a_server_of_a_hub_that_is_not_root_may_be_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_is: Callable[[int], None]
+) -> None:
+    monkeypatch.setattr(backends, "_EXEC_S", 0.01)
+    (tmp_path / "stat").write_text("btime 1000\n")
+    place = process(tmp_path, 7, 1000)
+    (place / "exe").symlink_to("/usr/bin/python3")
+    (place / "stat").write_text(stat(start_of_code=0, end_of_environment=0))
+    hub_is(1000)
+    seen = backends.ProcessBackend(tmp_path).observe((lease("anna", "1"),), INVENTORY)
+    assert seen.unknown == {Server("anna")}
+
+
 ACCOUNTS = {"anna": 1001, "ben": 1002}
 
 

@@ -275,8 +275,8 @@ class ProcessBackend:
                     environment = _environment(process)
                 except (FileNotFoundError, ProcessLookupError):
                     continue
-                except (PermissionError, TimeoutError):
-                    unknown |= self._perhaps(process, holders.values())
+                except (PermissionError, TimeoutError) as error:
+                    unknown |= self._perhaps(process, error, holders.values())
                     continue
                 token = environment.get(LEASE_VARIABLE)
                 if not token:
@@ -300,9 +300,9 @@ class ProcessBackend:
             return _nothing_known()
         return Observation(alive=alive, unknown=frozenset(unknown - alive.keys()), complete=True)
 
-    def _perhaps(self, process: Path, leases: Iterable[Lease]) -> set[Server]:
+    def _perhaps(self, process: Path, error: OSError, leases: Iterable[Lease]) -> set[Server]:
         """The servers that a process of which nothing can be read may belong to: not those leased after it began."""
-        if os.geteuid() != 0:
+        if os.geteuid() != 0 and isinstance(error, PermissionError):
             return set()  # it belongs to another user, and a hub that is not root starts no servers of others
         try:
             uid = _real_uid(process)
@@ -316,7 +316,7 @@ class ProcessBackend:
         return {
             lease.server
             for lease in leases
-            if began > lease.since - _CLOCK_SLACK_S and uid in (0, _account(lease.server.user))
+            if began > lease.since - _CLOCK_SLACK_S and uid in (0, os.geteuid(), _account(lease.server.user))
         }
 
 
