@@ -351,6 +351,23 @@ def test_a_process_that_stays_on_its_way_may_be_a_server(
     assert (seen.alive, seen.unknown) == ({}, {Server("anna")} if may_be else set())
 
 
+def test_many_processes_that_stay_on_their_way_take_no_longer_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_is: Callable[[int], None]
+) -> None:
+    slept: list[float] = []
+    clock = types.SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr(backends, "time", clock)
+    (tmp_path / "stat").write_text("btime 1000\n")
+    for pid, uid in ((7, 1001), (8, 1002)):
+        place = process(tmp_path, pid, uid)
+        (place / "exe").symlink_to("/usr/bin/python3")
+        (place / "stat").write_text(stat(start_of_code=0, end_of_environment=0))
+    hub_is(0)
+    seen = backends.ProcessBackend(tmp_path).observe((lease("anna", "1"), lease("ben", "2")), INVENTORY)
+    assert seen.unknown == {Server("anna"), Server("ben")}
+    assert sum(slept) < 1.1
+
+
 def test_a_server_of_a_hub_that_is_not_root_may_be_on_its_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_is: Callable[[int], None]
 ) -> None:
@@ -455,7 +472,7 @@ def test_an_unreadable_process_may_be_a_server_that_was_leased_before_it_began(
     ticks = 50 * os.sysconf("SC_CLK_TCK")
     (hidden / "stat").write_bytes(b"7 (a \xff ) b) " + f"S {' '.join(['0'] * 18)} {ticks} 0 0".encode())
 
-    def refuse(place: Path) -> dict[str, str]:
+    def refuse(place: Path, _deadline: float) -> dict[str, str]:
         raise PermissionError(13, "Permission denied", str(place))
 
     monkeypatch.setattr(backends, "_environment", refuse)

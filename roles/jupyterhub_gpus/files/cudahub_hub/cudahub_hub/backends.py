@@ -267,12 +267,13 @@ class ProcessBackend:
         known = {unit.uuid for unit in inventory.units}
         alive: dict[Server, tuple[str, ...] | None] = {}
         unknown: set[Server] = set()
+        deadline = time.monotonic() + _EXEC_S
         try:
             for process in self._proc.iterdir():
                 if not process.name.isdecimal():
                     continue
                 try:
-                    environment = _environment(process)
+                    environment = _environment(process, deadline)
                 except (FileNotFoundError, ProcessLookupError):
                     continue
                 except (PermissionError, TimeoutError) as error:
@@ -320,9 +321,8 @@ class ProcessBackend:
         }
 
 
-def _environment(process: Path) -> dict[str, str]:
+def _environment(process: Path, deadline: float) -> dict[str, str]:
     """The environment of a process, of which the kernel shows nothing or a part while it becomes another program."""
-    deadline = time.monotonic() + _EXEC_S
     text = (process / "environ").read_bytes()
     while not text.endswith(b"\0"):
         place = _place_of_environment(process)
