@@ -9,6 +9,7 @@ Ansible sends each module with its libraries as sources in a zip, and compiling 
 
 from __future__ import annotations
 
+import _imp
 import marshal
 import os
 import sys
@@ -52,6 +53,8 @@ def compiled(path: str, source: bytes) -> CodeType:
     if code is None:
         code = compile_source(path, source)
         keep(name, code)
+    # It may be kept from another place, which tracebacks and warnings would name.
+    _imp._fix_co_filename(code, path)  # type: ignore[attr-defined]
     last.clear()
     last[name] = code
     return code

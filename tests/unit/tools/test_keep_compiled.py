@@ -49,6 +49,17 @@ def test_each_source_is_compiled_once(answer: Callable[[int], str]) -> None:
     assert [answer(1), answer(1), answer(2), answer(1), answer(2)] == ["1 1", "1 0", "2 1", "1 0", "2 0"]
 
 
+def test_code_knows_its_own_place(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "some.zip", "w") as archive:
+        for name in ("library", "other"):
+            archive.writestr(f"{name}.py", "VALUE = (lambda: None).__code__.co_filename\n")
+    program = f"{PROGRAM}import other\nprint(other.VALUE)\n"
+    command = [sys.executable, "-I", "-S", "-c", program, TOOL, tmp_path, tmp_path / "some.zip"]
+    for compiles in (1, 0):
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        assert said == [f"{tmp_path}/some.zip/library.py {compiles}", f"{tmp_path}/some.zip/other.py"]
+
+
 @pytest.mark.parametrize("content", [b"", b"no code", b"\xe3"])
 def test_a_damaged_file_is_made_again(answer: Callable[[int], str], tmp_path: Path, content: bytes) -> None:
     answer(1)
