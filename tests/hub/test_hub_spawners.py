@@ -684,7 +684,7 @@ def test_nobody_else_listens_in_place_of_the_service(host: Host, address: str) -
     assert subprocess.run(command, check=True, capture_output=True, text=True, user=65534).stdout == ""
     (service,) = bind_sockets(port or 0, "127.0.0.1", reuse_port=True)
     assert subprocess.run(command, check=True, capture_output=True, text=True, user=65534).stdout == ""
-    service.setblocking(True)
+    service.settimeout(60)
     with socket.create_connection(("127.0.0.1", port or 0)):
         service.accept()[0].close()
     service.close()

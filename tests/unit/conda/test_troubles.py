@@ -62,13 +62,15 @@ def test_a_killed_run_is_made_good_by_the_next_one(module: Module, tmp_path: Pat
 
 def held_up(folder: Path) -> str:
     """Return a tool that has begun with the installation when there is a file `begun`, and goes on with a file `go`."""
-    return wrapped(folder, f"touch {folder}/begun; while [ ! -e {folder}/go ]; do sleep 0.1; done")
+    return wrapped(folder, f"touch {folder}/begun; timeout 600 sh -c 'until [ -e {folder}/go ]; do sleep 0.1; done'")
 
 
 def wait_for(met: Callable[[], bool], run: subprocess.Popen[str]) -> None:
     """Wait for something, for which a run has to go on."""
+    end = time.monotonic() + 300
     while not met():
         assert run.poll() is None, run.communicate()
+        assert time.monotonic() < end
         time.sleep(0.05)
 
 

@@ -42,6 +42,13 @@ def child_report(load: t.Callable[[], _nvml.Nvml], timeout: float = 120) -> tupl
     return child.report(timeout), child._pid
 
 
+def wait_for(met: t.Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def assert_gone(pid: int) -> None:
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
@@ -143,8 +150,7 @@ def test_hanging_call_is_ended(
 ) -> None:
     hangs = tmp_path / "hangs"
     child = _nvml.Child(lambda: Hanging(recorded("h200x4"), function, device, hangs))
-    while not hangs.exists():
-        time.sleep(0.01)
+    wait_for(hangs.exists)
     result, pid = child.report(0.4), child._pid
     assert len(result.devices) == devices_read
     assert result.failure is not None
@@ -156,7 +162,7 @@ def test_hanging_call_is_ended(
 
 def test_an_answer_that_is_asked_for_late_counts() -> None:
     child = _nvml.Child(lambda: recorded("h200x4"))
-    os.waitid(os.P_PID, child._pid, os.WEXITED | os.WNOWAIT)
+    wait_for(lambda: os.waitid(os.P_PID, child._pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None)
     result = child.report(0)
     assert (result.failure, result.finished, len(result.devices)) == (None, True, 4)
 
