@@ -126,7 +126,7 @@ def test_children_of_a_hanging_worker_go_with_it_and_no_zombie_stays() -> None:
     assert outcome.timed_out
     assert outcome.marked is not None
     assert wait_until_gone(*map(int, outcome.marked.split())) == [None, None]
-    assert subprocess.run(["pgrep", "-f", f"^{sleep}"], check=False, stdout=subprocess.PIPE).stdout == b""
+    assert subprocess.run(["pgrep", "-f", f"^{sleep}$"], check=False, stdout=subprocess.PIPE).stdout == b""
 
 
 def test_a_child_that_a_worker_leaves_behind_goes_too() -> None:
