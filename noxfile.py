@@ -29,9 +29,10 @@ BIN = Path(sys.executable).parent
 SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
 # They begin first, so that nothing waits for them at the end.
 LONGEST = ["nvidia_driver_distro", "slurm", "nvidia_driver_nvidia", "tljh"]
-# What `make test-all` adds, besides tests that are marked `long`: drivers compiled from Debian's packages, and the
-# ansible-core between the oldest and the newest.
-ADDED = [] if os.environ.get("TEST_ALL") else ["molecule-nvidia_driver_distro", "unit-2.20"]
+# What `make test-all` adds, besides tests that are marked `long`: drivers compiled from Debian's packages, the
+# ansible-core between the oldest and the newest, and on the oldest the longest unit tests.
+ALL = bool(os.environ.get("TEST_ALL"))
+ADDED = [] if ALL else ["molecule-nvidia_driver_distro", "unit-2.20"]
 
 # The Pythons of an older ansible-core's controller, the preferred one first.
 OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"]}
@@ -39,8 +40,9 @@ OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"
 WITHOUT_CORE = ["bench", "demo", "plugins/module_utils", "plugins/plugin_utils", "simulator", "tools"]
 # Tests of what other programs make of ours, which an older ansible-core does not change.
 ONCE = ["conda"]
-# Whole runs of roles and playbooks, which the oldest and the newest core have.
-ENDS = {"2.20": ["playbooks", "roles"]}
+# Whole runs of roles and playbooks, which the oldest and the newest core have; the longest of them, only the newest.
+LONG = ["playbooks/test_slurm_cluster.py", "roles/test_nvidia_driver_flow.py"]
+ENDS = {"2.19": [] if ALL else LONG, "2.20": ["playbooks", "roles"]}
 # The Pythons of each JupyterHub that package cudahub_hub works with, the preferred one first.
 HUBS = {"5": ["3.11", "3.12"], "6": ["3.12", "3.13"]}
 # The hub whose session has a browser: for tests of the hub's pages, and of the fleet's report.

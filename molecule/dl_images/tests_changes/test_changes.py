@@ -109,6 +109,7 @@ def test_passwords_are_not_printed(apply: Apply, host: Host) -> None:
         assert host.run(f"grep -r {word} /var/log/cudahub /var/lib/cudahub /run/cudahub-dl_images*").stdout == ""
 
 
+@pytest.mark.long
 def test_a_registry_that_docker_takes_without_a_login(apply: Apply, host: Host) -> None:
     """By the host's name, Docker wants TLS of the same registry."""
     configuration = r"version: 0.1\nstorage: {filesystem: {rootdirectory: /srv/open}}\nhttp: {addr: ':5002'}\n"
@@ -447,6 +448,7 @@ def test_runs_at_the_same_time_do_not_meet(apply: Apply, host: Host) -> None:
     assert host.check_output("find /run -maxdepth 1 -name 'cudahub-dl_images*'") == ""
 
 
+@pytest.mark.long
 def test_files_of_old_builds_go(apply: Apply, host: Host) -> None:
     """And those of runs that were broken off; what is younger than a day may be another run's."""
     places = ("/var/lib/cudahub/dl_images/{}", "/var/log/cudahub/dl_images-{}.log")

@@ -145,7 +145,6 @@ def test_a_host_without_network(apply: Callable[..., CompletedProcess[str]], hos
 @pytest.mark.parametrize(
     ("trouble", "returncode", "words"),
     [
-        ({}, 0, "GPUs: 4 simulated, in "),
         ({2: "hang_with_child"}, 2, "GPUs: 1 failed, 3 simulated, in "),
         ({1: "segfault", 3: "wrong_sum"}, 2, "was ended by SIGSEGV in step 'compile'"),
     ],

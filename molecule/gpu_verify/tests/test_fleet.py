@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Playbook verify.yml on a fleet of ten hosts, of which one doesn't answer."""
+"""Playbook verify.yml on a fleet of five hosts, of which one doesn't answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ testinfra_hosts = ["ansible://h200"]
 
 @pytest.fixture
 def inventory(host: Host, tmp_path: Path) -> Path:
-    """Ten names, nine of them for the same host."""
+    """Five names, four of them for the same host."""
     variables = host.ansible.get_variables()
     reach = {name: variables[name] for name in ("ansible_host", "ansible_connection")}
     ghost = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
-    hosts = {f"gpu{number}": reach for number in range(9)} | {"ghost": ghost}
+    hosts = {f"gpu{number}": reach for number in range(4)} | {"ghost": ghost}
     path = tmp_path / "inventory.yml"
     path.write_text(json.dumps({"all": {"children": {"workers": {"hosts": hosts}}}}))
     return path
@@ -47,11 +47,11 @@ def recap(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, int]]:
 def test_one_unreachable_host_does_not_stop_the_others(inventory: Path) -> None:
     done = verify(inventory)
     found = recap(done)
-    assert sorted(found) == ["ghost", *(f"gpu{number}" for number in range(9))]
+    assert sorted(found) == ["ghost", *(f"gpu{number}" for number in range(4))]
     assert found.pop("ghost")["unreachable"] == 1
     for counters in found.values():
         assert (counters["changed"], counters["failed"], counters["unreachable"]) == (0, 0, 0)
-    assert done.stdout.count("GPUs: 4 simulated, in ") == 9
+    assert done.stdout.count("GPUs: 4 simulated, in ") == 4
     assert done.returncode == 4
 
 

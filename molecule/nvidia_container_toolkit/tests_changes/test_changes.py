@@ -158,6 +158,7 @@ def test_for_old_engines_nothing_starts_the_unit_of_the_toolkit(
     assert (host.file("/etc/cdi/nvidia.yaml").exists, host.file(SPEC).exists) == (False, True)
 
 
+@pytest.mark.long
 def test_an_older_toolkit_without_units_describes_the_gpus_all_the_same(host: Host, box: Any, role: Role) -> None:
     role(version="1.17.8-1")
     rows = host.check_output("dpkg-query -W -f '${Version} ${db:Status-Want}\\n' '*nvidia-container*'").splitlines()

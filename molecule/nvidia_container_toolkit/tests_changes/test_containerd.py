@@ -82,6 +82,7 @@ def test_a_plugin_that_breaks_has_the_old_configuration_back(host: Host, role: R
     host.check_output(f"rm {MAIN}.rejected")
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_is_left_as_it_is(host: Host, role: Role) -> None:
     before = state(host)
     change(host, "version = 2", "version = = 2")

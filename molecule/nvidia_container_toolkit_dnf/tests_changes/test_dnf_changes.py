@@ -24,6 +24,7 @@ PLACES = "/etc/yum.repos.d /etc/pki/rpm-gpg /etc/dnf /var/lib/cudahub /etc/cdi /
 FILES = f"find {PLACES} -type f -not -name versionlock.list -exec md5sum {{}} + | sort"
 
 
+@pytest.mark.long
 def test_an_older_version_and_back(host: Host, packages: Packages, role: Role) -> None:
     role(version="1.17.8-1")
     assert set(packages().values()) == {("1.17.8-1", True)}

@@ -89,6 +89,7 @@ def test_module_that_does_not_compile(host: Host, role: Callable[..., str]) -> N
     assert host.check_output("host-state") == before
 
 
+@pytest.mark.long
 def test_killed_in_the_middle_and_run_again(host: Host, driver: DriverOf, role: Callable[..., str]) -> None:
     kill = (
         "until pgrep -f '^sleep 12$'; do sleep 0.2; done; pkill -9 -f '[c]udahub-transaction'; pkill -9 -f '^sleep 12$'"
