@@ -21,6 +21,25 @@ OF_MAKE = ["MAKEFLAGS", "MAKELEVEL", "MFLAGS"]
 ANSWERING = ["apt-cache", "apt-get", "chromium", "docker", "dockerd", "gcc", "git", "mmdebstrap"]
 
 
+# Two sessions that write their number down and do not end.
+SESSIONS = """
+import nox
+for name in ("one", "two"):
+    def session(session, name=name):
+        session.run("sh", "-c", f"trap '' TERM; echo $$ > {name}; sleep 600", external=True)
+    nox.session(session, name=name)
+nox.options.allow_parallel = True
+"""
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs; who has ended may wait to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with a Makefile of its own, and commands that let `.ci/run` find everything in place."""
@@ -59,6 +78,19 @@ def test_a_signal_ends_it(checkout: Path) -> None:
     assert running.returncode == 143
     assert "Stopping the tests." in said
     assert "Done with status 143." in said
+
+
+def test_a_signal_ends_what_nox_runs_at_the_same_time(checkout: Path) -> None:
+    """Its sessions are process groups of their own, and ignore what asks them to end."""
+    (checkout / "noxfile.py").write_text(SESSIONS, encoding="utf-8")
+    running = start(checkout, "@nox --parallel 2 --default-venv-backend none")
+    pids = [checkout / name for name in ("one", "two")]
+    while not all(path.exists() and path.read_text(encoding="ascii") for path in pids):
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=120)
+    assert [path.name for path in pids if is_there(int(path.read_text(encoding="ascii")))] == []
 
 
 def test_make_has_no_child_but_its_own(checkout: Path) -> None:
