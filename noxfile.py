@@ -40,9 +40,12 @@ OLDER_CORES = {"2.19": ["3.12", "3.13", "3.11"], "2.20": ["3.12", "3.13", "3.14"
 WITHOUT_CORE = ["bench", "demo", "plugins/module_utils", "plugins/plugin_utils", "simulator", "tools"]
 # Tests of what other programs make of ours, which an older ansible-core does not change.
 ONCE = ["conda"]
-# Whole runs of roles and playbooks, which the oldest and the newest core have; the longest of them, only the newest.
-LONG = ["playbooks/test_slurm_cluster.py", "roles/test_nvidia_driver_flow.py"]
-ENDS = {"2.19": [] if ALL else LONG, "2.20": ["playbooks", "roles"]}
+# Whole runs of roles and playbooks, which the oldest and the newest core have, the oldest the longest of them in
+# `make test-all` only.
+ENDS = {
+    "2.19": [] if ALL else ["playbooks/test_slurm_cluster.py", "roles/test_nvidia_driver_flow.py"],
+    "2.20": ["playbooks", "roles"],
+}
 # The Pythons of each JupyterHub that package cudahub_hub works with, the preferred one first.
 HUBS = {"5": ["3.11", "3.12"], "6": ["3.12", "3.13"]}
 # The hub whose session has a browser: for tests of the hub's pages, and of the fleet's report.

@@ -148,8 +148,8 @@ def test_a_password_in_an_address_is_refused_and_never_printed(
 
 @pytest.mark.parametrize("kernel", ["running", "newest", "6.12.118+deb13-amd64", "5.14.0-570.12.1.el9_6.x86_64"])
 def test_kernels_that_can_be(kernel: str) -> None:
-    params = {"source": "distro", "branch": "auto", "version": "", "kernel": kernel, "timeout": 1, "lock_timeout": 0}
-    params["repository"] = {}
+    limits = {"timeout": 1, "lock_timeout": 0}
+    params = {"source": "distro", "branch": "auto", "version": "", "kernel": kernel, "repository": {}, **limits}
     assert driver_plan.find_mistake(params) is None
 
 
